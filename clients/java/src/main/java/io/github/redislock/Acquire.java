@@ -2,6 +2,7 @@ package io.github.redislock;
 
 import java.util.List;
 import java.util.concurrent.*;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 
 /**
@@ -14,12 +15,53 @@ import java.util.function.Consumer;
  */
 final class Acquire {
     /**
-     * A grant, a moment before it, the one from which its lease is surely not over-estimated, and
+     * A grant of a request, a moment before it, the one from which its lease is surely not over-estimated, and
      * the connection that it is bound to. With a value and without a fence nothing is held, with
      * both the value is early.
      */
     record Grant(
-            long fence, long askedNanos, long sentNanos, Lease.Pulse pulse, byte[] value) {}
+            Acquire by,
+            long fence,
+            long askedNanos,
+            long sentNanos,
+            Lease.Pulse pulse,
+            byte[] value) {
+        private Grant boundTo(Lease.Pulse another) {
+            return new Grant(by, fence, askedNanos, sentNanos, another, value);
+        }
+    }
+
+    /** What was sent, and the connection that it is bound to or waits on. */
+    private static final class Asked {
+        final long sentNanos = System.nanoTime();
+        final Lease.Pulse pulse;
+
+        /** Whether it keeps a place. */
+        boolean places;
+
+        /** When its answer should be there. */
+        long dueNanos = sentNanos;
+
+        volatile Driver.Line line;
+        private final AtomicBoolean closed = new AtomicBoolean();
+
+        /** Without a grant. */
+        volatile boolean isAnswered;
+
+        /** Whether the server has answered that it is not granted. */
+        boolean isRefused;
+
+        Asked(Lease.Pulse pulse) {
+            this.pulse = pulse;
+        }
+
+        /** Once, as another one may have the connection after that. */
+        void close(boolean usable) {
+            if (line != null && !closed.getAndSet(true)) {
+                line.closing().accept(usable);
+            }
+        }
+    }
 
     static final long ENDLESS = Long.MAX_VALUE / 2;
 
@@ -37,52 +79,35 @@ final class Acquire {
     private final LockOptions options;
     final Claim claim;
     final String token;
-    private final long ttlMs;
+    final long ttlMs;
     private final Hold reader;
-    private final boolean owned;
-    private final boolean waits;
-    private final boolean endless;
+    private final long waitNanos;
     private final long deadlineNanos;
 
     /** When even a server that does not answer is not waited for any more. */
     private final long giveUpNanos;
+
+    /** What the thread that waits is to do; null where there is none. */
+    private final BlockingQueue<Runnable> steps;
 
     private final CompletableFuture<Grant> result = new CompletableFuture<>();
     private final Consumer<String> span;
 
     private boolean over;
     private boolean held;
-    private boolean underWay;
-
-    /** Whether what was sent last keeps a place. */
-    private boolean places;
-
-    private Driver.Line line;
     private Future<?> next;
-    private boolean planned;
-    private long nextNanos;
 
-    /** Counts what was sent, so that only the answer to the last one plans what is next. */
-    private int asked;
+    /** What was sent last. Only the answer to that plans what is next. */
+    private Asked last;
 
-    private boolean answered;
+    /** The first that the server may have granted by. */
+    private volatile Asked first;
 
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
 
     /** Whether the server may keep a place in the queue for the token though nobody asks. */
     private boolean placed;
-
-    /** The sending of the first that the server may have granted by. */
-    private long askedNanos;
-
-    private Lease.Pulse pulse;
-
-    /** The early value that came with the fence. */
-    private byte[] early;
-
-    /** When the answer to what was sent last should be there. */
-    private long dueNanos;
 
     /** When the first answer that did not come was due; 0 when all came. */
     private long outOfReachSince;
@@ -108,37 +133,35 @@ final class Acquire {
         this.token = token;
         this.ttlMs = ttlMs;
         this.reader = reader;
-        this.owned = owned;
-        this.waits = waitNanos > 0;
-        this.endless = waitNanos >= ENDLESS;
-        this.deadlineNanos = System.nanoTime() + Math.max(0, Math.min(waitNanos, ENDLESS));
+        this.steps = owned ? new LinkedBlockingQueue<>() : null;
+        this.waitNanos = Math.max(0, Math.min(waitNanos, ENDLESS));
+        this.deadlineNanos = System.nanoTime() + this.waitNanos;
         this.giveUpNanos = deadlineNanos + options.patienceNanos();
         this.span = engine.telemetry.waits(claim);
     }
 
     /** The grant, or null when the lock could not be had in time. */
     CompletableFuture<Grant> begin() {
-        engine.waiting.add(this);
-        if (engine.listener != null) {
-            engine.listener.add(this);
-        }
-        result.whenComplete((grant, failed) -> {
-            boolean found = failed == null && grant != null && grant.pulse() == null;
-            span.accept(failed != null
-                    ? "failed"
-                    : grant == null ? "busy" : found ? "found" : "granted");
-            wake();
-        });
-        if (owned) {
-            plan(0);
-            return result;
-        }
-        if (waits && !endless) { // No thread of its own is kept by an answer that is late.
-            Future<?> end = engine.later(deadlineNanos - System.nanoTime(), this::timeOut);
+        engine.waiting.put(token, this);
+        result.whenComplete((grant, failed) -> span.accept(outcome(grant, failed)));
+        if (steps == null && waitNanos > 0 && waitNanos < ENDLESS) {
+            // No thread of its own is kept by an answer that is late.
+            Future<?> end = engine.later(waitNanos, this::timeOut);
             result.whenComplete((grant, failed) -> end.cancel(false));
         }
-        ask();
+        if (steps == null) {
+            ask();
+        } else {
+            plan(0);
+        }
         return result;
+    }
+
+    private static String outcome(Grant grant, Throwable failed) {
+        if (failed != null) {
+            return "failed";
+        }
+        return grant == null ? "busy" : grant.pulse() == null ? "found" : "granted";
     }
 
     private void timeOut() {
@@ -152,27 +175,19 @@ final class Acquire {
         giveUp();
     }
 
-    private synchronized void wake() {
-        notifyAll();
-    }
-
     /** Begins it, and does all that is to do in the calling thread, until it is over. */
     Grant await(boolean interruptible) throws InterruptedException {
+        begin().whenComplete((grant, failed) -> steps.add(() -> {}));
         boolean flag = false;
-        boolean cut = false;
-        begin();
         while (!result.isDone()) {
             try {
                 if (Thread.interrupted()) { // A set flag would close the socket.
                     throw new InterruptedException();
                 }
-                if (awaitNext()) {
-                    ask();
-                }
+                steps.take().run();
             } catch (InterruptedException interrupt) {
-                flag |= !interruptible || cut;
-                if (interruptible && !cut) {
-                    cut = true;
+                flag |= !interruptible || isOver();
+                if (interruptible) {
                     fail(new InterruptedException("while waiting for " + claim.title()));
                 }
             }
@@ -190,30 +205,21 @@ final class Acquire {
         }
     }
 
-    /** Whether it is time to ask; false where it is over. */
-    private synchronized boolean awaitNext() throws InterruptedException {
-        while (!result.isDone()) {
-            long leftNanos = planned ? nextNanos - System.nanoTime() : Long.MAX_VALUE;
-            if (leftNanos <= 0) {
-                planned = false;
-                return true;
-            }
-            TimeUnit.NANOSECONDS.timedWait(this, Math.min(leftNanos, FAILOVER_NANOS));
-        }
-        return false;
+    private synchronized boolean isOver() {
+        return over;
     }
 
     private synchronized void plan(long delayNanos) {
         if (over) {
             return;
         }
-        if (owned) {
-            planned = true;
-            nextNanos = System.nanoTime() + delayNanos;
-            notifyAll();
-        } else {
-            cancelNext();
+        cancelNext();
+        if (steps == null) {
             next = engine.later(delayNanos, this::ask);
+        } else if (delayNanos > 0) {
+            next = engine.at(delayNanos, () -> steps.add(this::ask));
+        } else {
+            steps.add(this::ask);
         }
     }
 
@@ -229,137 +235,93 @@ final class Acquire {
     }
 
     private void ask() {
-        int number;
-        long sentNanos = System.nanoTime();
-        long leftNanos = deadlineNanos - sentNanos;
-        Request request;
-        Lease.Pulse bound = engine.pulse();
+        Asked ask = new Asked(engine.pulse());
+        long leftNanos = deadlineNanos - ask.sentNanos;
+        boolean told = leftNanos > 0 && engine.listener != null && engine.listener.hears();
+        boolean waitsHere = told || leftNanos > 0 && engine.fallback.isChosen();
         synchronized (this) {
             if (over) {
                 return;
             }
-            if (engine.isClosed()) {
+            if (engine.closed) {
                 fail(closed());
                 return;
             }
-            if (answered && leftNanos <= 0) {
+            if (leftNanos <= 0 && last != null && last.isRefused) {
                 giveUp();
                 return;
             }
-            number = ++asked;
-            answered = false;
-            underWay = true;
-            if (!uncertain) {
-                askedNanos = sentNanos;
-                pulse = bound;
-            }
-            request = Request.acquiring(claim, token, ttlMs, options);
-            dueNanos = sentNanos;
+            ask.places = waitsHere && !engine.fallback.isUsed();
+            last = ask;
+            first = uncertain ? first : ask;
         }
-        boolean told = engine.listener != null && engine.listener.hears() && leftNanos > 0;
-        boolean waitsHere = leftNanos > 0 && (told || engine.fallback.isChosen());
+        Request request = Request.acquiring(claim, token, ttlMs, options);
         request.keepMs = waitsHere ? options.grace().toMillis() : 0;
-        places = waitsHere && !engine.fallback.isUsed();
         if (told) {
             // It asks again within a slice. A place that was left out of reach ends by itself: its
             // channel is there, and nobody listens for it.
             engine.listener.waitBy(request);
         }
-        CompletableFuture<Driver.Line> opened = places && !told ? driver.open(endNanos()) : null;
-        if (opened != null) {
-            // An answer soon says that a server which was out of reach is back.
-            long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
-            mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
-            // Rounded up, as BLOCK 0 would be for ever.
-            request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
-            dueNanos = sentNanos + TimeUnit.MILLISECONDS.toNanos(request.blockMs);
+        CompletableFuture<Driver.Line> opened =
+                ask.places && !told ? driver.open(endNanos(ask)) : null;
+        if (opened == null) {
+            engine.send(request, endNanos(ask))
+                    .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
+            return;
         }
-        Driver.Line[] own = new Driver.Line[1];
-        (opened == null
-                        ? engine.send(request, endNanos())
-                        : opened.thenCompose(made -> {
-                            own[0] = made;
-                            return sendBy(made, request);
-                        }))
-                .whenComplete((reply, failed) -> {
-                    synchronized (this) {
-                        line = line == own[0] ? null : line;
-                    }
-                    answered(number, sentNanos, bound, own[0], reply, failed);
-                });
-    }
-
-    private CompletableFuture<Object> sendBy(Driver.Line own, Request request) {
-        synchronized (this) {
-            if (over) {
-                return CompletableFuture.completedFuture(null);
-            }
-            line = own;
-        }
-        return own.send(request, endNanos());
+        // An answer soon says that a server which was out of reach is back.
+        long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
+        mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
+        // Rounded up, as BLOCK 0 would be for ever.
+        request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
+        ask.dueNanos += TimeUnit.MILLISECONDS.toNanos(request.blockMs);
+        opened.thenCompose(line -> {
+                    ask.line = line;
+                    return isOver()
+                            ? Engine.done(null)
+                            : line.sending().apply(request, endNanos(ask));
+                })
+                .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
     }
 
     /** When the answer is waited for no longer: a server that is there would have given it. */
-    private long endNanos() {
-        long endNanos = dueNanos + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
+    private long endNanos(Asked ask) {
+        long endNanos = ask.dueNanos + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
         return endNanos - giveUpNanos > 0 ? giveUpNanos : endNanos;
     }
 
-    private void answered(
-            int number,
-            long sentNanos,
-            Lease.Pulse bound,
-            Driver.Line own,
-            Object reply,
-            Throwable failed) {
-        Throwable cause = Engine.cause(failed);
-        String refusal = driver.refusal(cause);
-        boolean usable = failed == null || refusal != null && !Replies.isDemoted(refusal);
+    private void answered(Asked ask, Object reply, Throwable failed) {
         if (reply instanceof List<?> both && both.size() == 2) { // Lettuce has none for QUEUED.
-            synchronized (this) {
-                early = (byte[]) both.get(0);
-            }
-            granted((Long) both.get(1), sentNanos, bound, own);
+            granted(ask, (Long) both.get(1), (byte[]) both.get(0));
             return;
         }
         if (reply instanceof Long fence) {
-            granted(fence, sentNanos, bound, own);
+            granted(ask, fence, null);
             return;
         }
-        if (own != null) {
-            own.close(usable);
-        }
+        ask.isAnswered = true;
+        ask.close(driver.isUsableAfter(failed));
         synchronized (this) {
-            underWay &= number != asked;
             if (over) {
-                if (own != null && reader == null && !held) { // What comes after the release.
+                if (ask.line != null && reader == null && !held) { // What comes after the release.
                     engine.giveUp(claim, token, 0);
                 }
-                return;
-            }
-            if (number != asked) {
-                return;
-            }
-            if (failed != null) {
-                recover(cause, refusal);
-                return;
-            }
-            if (reply instanceof byte[] value) {
+            } else if (ask == last && failed != null) {
+                recover(failed, driver.refusal(failed));
+            } else if (ask == last && reply instanceof byte[] value) {
                 placed = false; // It ended with this answer.
-                finish(() -> result.complete(new Grant(0, 0, 0, null, value)));
-                return;
+                finish(() -> result.complete(new Grant(this, 0, 0, 0, null, value)));
+            } else if (ask == last) {
+                first = ask;
+                placed |= ask.places;
+                notNow(reply != null ? options.slice().toNanos() : pauseNanos(ask));
             }
-            askedNanos = sentNanos;
-            pulse = bound;
-            placed |= places;
-            boolean queued = reply != null;
-            notNow(queued ? options.slice().toNanos() : pauseNanos(own != null, sentNanos));
         }
     }
 
     /** The server has answered that it is not granted: asks again, unless the time is over. */
     private void notNow(long pauseNanos) {
-        answered = true;
+        last.isRefused = true;
         outOfReachSince = 0;
         uncertain = false;
         long leftNanos = deadlineNanos - System.nanoTime();
@@ -370,55 +332,53 @@ final class Acquire {
         }
     }
 
-    private long pauseNanos(boolean blocked, long sentNanos) {
+    private long pauseNanos(Asked ask) {
         if (engine.fallback.isUsed()) {
             return TimeUnit.MILLISECONDS.toNanos(Fallback.pauseMs());
         }
-        if (blocked) {
+        if (ask.line != null) {
             // A guard says no at once to one that waits, if its token holds all by an unseen grant.
-            return Math.max(0, Math.min(Engine.pace(), dueNanos - sentNanos)
-                    - (System.nanoTime() - sentNanos));
+            return Math.max(0, Math.min(Engine.PACE_NANOS, ask.dueNanos - ask.sentNanos)
+                    - (System.nanoTime() - ask.sentNanos));
         }
-        return asked == 1 ? 0 : Engine.pace(); // From now on it may wait at the server.
+        return ask.places ? Engine.PACE_NANOS : 0; // From now on it may wait at the server.
     }
 
     /** Asks again where that helps. */
     private void recover(Throwable failed, String refusal) {
-        long now = System.nanoTime();
-        if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
-            placed = false; // It ended when the other one's value was written.
-            notNow(Engine.pace());
-        } else if (claim.several() && Replies.isError(refusal, "PARTIAL")) {
-            // A grant whose answer was lost has ended in part meanwhile.
-            begunAnew();
-        } else if (Replies.isError(refusal, "DEADLOCK")) {
-            deadlock(refusal);
-        } else if (Replies.isError(refusal, "CANCELLED")) {
-            fail(new LockCancelledException(claim.title()));
-        } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
-            fail(Replies.tooLong(failed));
-        } else if (Replies.isError(refusal, "CROSSSLOT")) {
-            fail(Replies.crossSlot(claim, failed));
-        } else if (engine.kind(failed) == Replies.Kind.FINAL) {
-            fail(failed);
-        } else {
-            passes(failed, refusal, now);
+        switch (Replies.word(refusal)) {
+            case "DEADLOCK" -> deadlock(refusal);
+            case "CANCELLED" -> fail(new LockCancelledException(claim.title()));
+            case "CROSSSLOT" -> fail(Replies.crossSlot(claim, failed));
+            case "PARTIAL" -> begunAnew(); // A grant whose answer was lost has ended in part.
+            default -> {
+                if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
+                    placed = false; // It ended when the other one's value was written.
+                    notNow(Engine.PACE_NANOS);
+                } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
+                    fail(Replies.tooLong(Replies.LEASE, failed));
+                } else if (engine.kind(failed) == Replies.Kind.FINAL) {
+                    fail(failed);
+                } else {
+                    passes(failed, refusal == null);
+                }
+            }
         }
     }
 
-    private void passes(Throwable failed, String refusal, long now) {
-        boolean unanswered = refusal == null;
-        boolean first = outOfReachSince == 0;
+    private void passes(Throwable failed, boolean unanswered) {
+        long now = System.nanoTime();
+        boolean isFirst = outOfReachSince == 0;
         uncertain |= unanswered;
         outOfReach = failed;
         // What was only refused has changed nothing.
-        placed |= places && engine.kind(failed) == Replies.Kind.ELSEWHERE;
-        if (first) {
-            outOfReachSince = now - dueNanos > 0 ? dueNanos : now;
+        placed |= last.places && engine.kind(failed) == Replies.Kind.ELSEWHERE;
+        if (isFirst) {
+            outOfReachSince = now - last.dueNanos > 0 ? last.dueNanos : now;
         }
-        boolean late = !unanswered && waits
+        boolean late = !unanswered && waitNanos > 0
                 ? now - deadlineNanos >= 0
-                : !first && now - outOfReachSince > patienceNanos() || now - giveUpNanos >= 0;
+                : !isFirst && now - outOfReachSince > patienceNanos() || now - giveUpNanos >= 0;
         if (late) {
             if (unanswered) { // There is nobody to tell.
                 uncertain = false;
@@ -428,15 +388,17 @@ final class Acquire {
         } else {
             // A connection that was idle may have been dead for long: the first new try needs no
             // pause.
-            plan(first && unanswered ? 0 : Engine.pace());
+            plan(isFirst && unanswered ? 0 : Engine.PACE_NANOS);
         }
     }
 
     /** Another server may take over, and until then a waiter has its own time to wait for that. */
     private long patienceNanos() {
-        long mostNanos = endless ? FAILOVER_NANOS : Long.MAX_VALUE;
-        return Math.max(
-                options.reconnect().toNanos(), driver.failsOver() && waits ? mostNanos : 0);
+        long reconnectNanos = options.reconnect().toNanos();
+        if (!driver.failsOver() || waitNanos == 0) {
+            return reconnectNanos;
+        }
+        return Math.max(reconnectNanos, waitNanos == ENDLESS ? FAILOVER_NANOS : ENDLESS);
     }
 
     /** A hold that ended in part, or unseen, is given back before it is asked for again. */
@@ -447,7 +409,7 @@ final class Acquire {
     }
 
     private void deadlock(String text) {
-        if (endless || !owned) {
+        if (waitNanos == ENDLESS || steps == null) {
             fail(new LockDeadlockException(claim.title(), text));
         } else {
             giveUp();
@@ -457,18 +419,10 @@ final class Acquire {
     /** How the wait ended, by the channel. */
     void told(String event, long fence) {
         switch (event) {
-            case "granted" -> {
-                long sentNanos;
-                Lease.Pulse bound;
-                synchronized (this) {
-                    sentNanos = askedNanos;
-                    bound = pulse;
-                }
-                granted(fence, sentNanos, bound, null);
-            }
+            case "granted" -> granted(first, fence, null);
             case "deadlock" -> deadlock("DEADLOCK found while it waited");
             case "cancelled" -> fail(new LockCancelledException(claim.title()));
-            default -> again(); // It has no place any more, so it asks for a new one.
+            default -> plan(0); // It has no place any more, so it asks for a new one.
         }
     }
 
@@ -477,38 +431,39 @@ final class Acquire {
      * anew, which also tells if it is over. One that lingers is bound to the connection that stays
      * before the one of its wait may be closed.
      */
-    private void granted(long fence, long sentNanos, Lease.Pulse bound, Driver.Line own) {
+    private void granted(Asked ask, long fence, byte[] early) {
         long now = System.nanoTime();
+        long askedNanos = first.sentNanos;
         synchronized (this) {
             uncertain = true;
         }
-        if (own != null && engine.lingerMs() >= 0) {
+        Grant grant = new Grant(this, fence, askedNanos, ask.sentNanos, ask.pulse, early);
+        Grant renewed = new Grant(this, fence, askedNanos, now, ask.pulse, early);
+        if (ask.line != null && engine.lingerMs() >= 0) {
             Lease.Pulse kept = engine.pulse();
             engine.send(Request.acquiring(claim.held(), token, ttlMs, options))
                     .whenComplete((reply, failed) -> {
-                        own.close(true);
-                        if (failed == null && reply instanceof Long same && same == fence) {
-                            deliver(fence, now, kept);
-                        } else if (failed == null && reply == null) {
+                        ask.close(true);
+                        if (failed == null && reply == null) {
                             // Not now, so the next renewal does it.
-                            deliver(fence, sentNanos, new Lease.Pulse(-1, now));
+                            deliver(grant.boundTo(new Lease.Pulse(-1, now)));
+                        } else if (failed == null && reply.equals(fence)) {
+                            deliver(renewed.boundTo(kept));
                         } else {
                             begunAnew();
                         }
                     });
             return;
         }
-        if (own != null) {
-            own.close(true);
-        }
-        if (now - sentNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
-            deliver(fence, sentNanos, bound);
+        ask.close(true);
+        if (now - ask.sentNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
+            deliver(grant);
             return;
         }
-        engine.ofAll(claim, name -> Request.renewing(name, token, ttlMs))
+        engine.ofAll(claim, name -> Request.ofHold("LOCK.RENEW", name, token, ttlMs))
                 .whenComplete((held, failed) -> {
                     if (failed == null && held) {
-                        deliver(fence, now, bound);
+                        deliver(renewed);
                     } else if (failed == null && claim.several()) {
                         begunAnew(); // Some of it may be held still.
                     } else {
@@ -517,43 +472,38 @@ final class Acquire {
                 });
     }
 
-    private void deliver(long fence, long leaseNanos, Lease.Pulse bound) {
-        Grant grant;
+    private void deliver(Grant grant) {
         synchronized (this) {
             if (held) {
                 return; // It was told of it twice.
             }
-            boolean refused = engine.isClosed() && reader == null;
-            if (!over && Lease.isOver(leaseNanos, ttlMs)) {
-                answered = true;
-                plan(0); // Others may have it already.
+            if (!over && Lease.isOver(grant.sentNanos(), ttlMs)) {
+                placed = true;
+                notNow(0); // Others may have it already.
                 return;
             }
-            if (!over && refused) {
+            if (!over && engine.closed && reader == null) {
                 fail(closed());
                 return;
             }
-            grant = new Grant(fence, askedNanos, leaseNanos, bound, early);
             held = end();
-            if (!held) {
-                leave(); // Nobody wants it any more.
-                return;
-            }
         }
-        result.complete(grant);
+        if (held) {
+            result.complete(grant);
+        } else {
+            leave(); // Nobody wants it any more.
+        }
     }
 
     private RuntimeException closed() {
-        return owned
+        return steps != null
                 ? driver.failure("the client was closed")
                 : new IllegalStateException("the client was closed");
     }
 
     /** What a closing client waits for. A conversion would end the hold that is there. */
     CompletableFuture<?> close() {
-        if (reader == null) {
-            placed = true;
-        }
+        placed |= reader == null;
         return fail(closed());
     }
 
@@ -571,30 +521,30 @@ final class Acquire {
         boolean leaves;
         synchronized (this) {
             // What it sent last may come to the server after the release, and has no answer yet.
-            leaves = uncertain || placed || underWay;
+            leaves = uncertain || placed || isUnderWay();
             if (!end()) {
-                return CompletableFuture.completedFuture(null);
+                return Engine.done(null);
             }
         }
-        return (leaves ? leave() : CompletableFuture.completedFuture(null))
+        return (leaves ? leave() : Engine.done(null))
                 .handle((left, outOfReach) -> {
                     news.run(); // Out of reach the lease or the grace ends it.
                     return null;
                 });
     }
 
+    private boolean isUnderWay() {
+        return last != null && !last.isAnswered;
+    }
+
     private boolean end() {
         boolean ended = !over;
         over = true;
         cancelNext();
-        engine.waiting.remove(this);
-        if (engine.listener != null) {
-            engine.listener.remove(this);
-        }
+        engine.waiting.remove(token, this);
         // A release ends the wait of another one, whose last answer then tells that it has come.
-        if (line != null && reader != null) {
-            line.close(false);
-            line = null;
+        if (reader != null && isUnderWay()) {
+            last.close(false);
         }
         return ended;
     }
@@ -609,18 +559,17 @@ final class Acquire {
      * The server may not have noticed the closed connection yet, and then grants to a reader that
      * wants to become the writer.
      */
-    private CompletableFuture<?> leaveAsReader(int tries) {
+    private CompletableFuture<Void> leaveAsReader(int tries) {
         return engine.isWaiting(claim.name(), token)
                 .thenCompose(waits -> engine.keeper
-                        .restoreReader(reader, "it ended while it waited to become the writer")
+                        .restoreReader(reader, Keeper.NO_WRITER)
                         .thenCompose(held -> {
                             if (!waits || !held || tries == 0) {
-                                return CompletableFuture.completedFuture(null);
+                                return Engine.done(null);
                             }
-                            CompletableFuture<Object> later = new CompletableFuture<>();
-                            engine.later(Engine.pace() / 10, () -> leaveAsReader(tries - 1)
-                                    .whenComplete((left, failed) -> later.complete(null)));
-                            return later;
+                            Executor soon = task -> engine.later(Engine.PACE_NANOS / 10, task);
+                            return CompletableFuture.runAsync(() -> {}, soon)
+                                    .thenCompose(any -> leaveAsReader(tries - 1));
                         }));
     }
 }

@@ -1,5 +1,7 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.*;
@@ -23,7 +25,7 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
     }
 
     @Override
-    public AsyncSemaphore semaphore(String name, int permits) {
+    public AsyncLock semaphore(String name, int permits) {
         return new FutureLock(engine, Claim.permit(name, permits));
     }
 
@@ -49,18 +51,14 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
         FutureLock lock = new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
         return lock.take(0, mostMs, Optional::ofNullable).thenCompose(held -> {
             if (held.isEmpty()) {
-                return CompletableFuture.completedFuture(false);
+                return Engine.done(false);
             }
             Hold hold = ((FutureHold) held.get()).hold;
             return engine.keeper
                     .beginJob(hold, lockAtLeastFor.toMillis())
-                    .thenCompose(begun -> FutureLock.<Void>begun(
-                            () -> job.apply(held.get()).thenAccept(any -> {})))
-                    .handle((done, failed) -> Engine.cause(failed))
-                    .thenCompose(failed -> engine.keeper
-                            .endJob(hold)
-                            .handle((done, late) ->
-                                    FutureLock.ended(true, failed, Engine.cause(late))));
+                    .thenCompose(begun -> FutureLock.finished(
+                            () -> job.apply(held.get()).thenApply(any -> true),
+                            () -> engine.keeper.endJob(hold)));
         });
     }
 

@@ -72,7 +72,9 @@ public interface AsyncHold {
      *
      * @return false when it was not held any more
      */
-    CompletableFuture<Boolean> unlock();
+    default CompletableFuture<Boolean> unlock() {
+        return unlock(Duration.ZERO);
+    }
 
     /**
      * Gives the lock back, but not before a time after its grant, by the server's clock: until then

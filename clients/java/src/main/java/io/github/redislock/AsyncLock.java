@@ -7,8 +7,8 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 
 /**
- * A lock of a {@link LettuceLockClient}, or several as one. It is not reentrant: each request is
- * another owner. Its futures are completed in the client's executor.
+ * A lock of a {@link LettuceLockClient}, several as one, or a semaphore, of which a hold is a
+ * permit. It is not reentrant: each request is another owner. Its futures are completed in the client's executor.
  */
 public interface AsyncLock {
     /**
@@ -28,7 +28,9 @@ public interface AsyncLock {
      *
      * @return the hold, or nothing
      */
-    CompletableFuture<Optional<AsyncHold>> tryLock();
+    default CompletableFuture<Optional<AsyncHold>> tryLock() {
+        return tryLock(Duration.ZERO);
+    }
 
     /**
      * Waits in the server's queue, for a time. To cancel the future gives the place up.

@@ -20,8 +20,10 @@ record Claim(
         boolean several,
         String result,
         long earlyMs) {
-    Claim(List<String> names, List<Mode> modes, int limit, boolean several) {
-        this(names, modes, limit, several, null, 0);
+    /** The two ways to hold a lock. A mutex is a lock that is only ever held exclusively. */
+    enum Mode {
+        EXCLUSIVE,
+        SHARED
     }
 
     /** The lock under which a value is made, in the slot of the value. */
@@ -31,14 +33,14 @@ record Claim(
     }
 
     static Claim one(String name, Mode mode) {
-        return new Claim(List.of(name), List.of(mode), 0, false);
+        return new Claim(List.of(name), List.of(mode), 0, false, null, 0);
     }
 
     static Claim permit(String name, int permits) {
         if (permits < 1) {
             throw new IllegalArgumentException("a semaphore has at least one permit");
         }
-        return new Claim(List.of(name), List.of(Mode.EXCLUSIVE), permits, false);
+        return new Claim(List.of(name), List.of(Mode.EXCLUSIVE), permits, false, null, 0);
     }
 
     /** In the order of the names, so that two views of the same locks are equal. */
@@ -51,17 +53,22 @@ record Claim(
             if (part.several || part.limit > 0) {
                 throw new IllegalArgumentException("a multi-lock is made of locks of one key");
             }
-            if (modes.put(part.name(), part.modes.get(0)) != null) {
+            if (modes.put(part.name(), part.mode()) != null) {
                 throw new IllegalArgumentException(part.name() + " is named twice");
             }
         }
-        return new Claim(
-                List.copyOf(modes.keySet()), List.copyOf(new ArrayList<>(modes.values())), 0, true);
+        List<String> names = List.copyOf(modes.keySet());
+        return new Claim(names, List.copyOf(modes.values()), 0, true, null, 0);
     }
 
     /** The first key. Its queue tells of the whole request. */
     String name() {
         return names.get(0);
+    }
+
+    /** The way in which a thread counts it: several are held as a whole. */
+    Mode mode() {
+        return several ? Mode.EXCLUSIVE : modes.get(0);
     }
 
     /** What is held by it: the lock alone. */

@@ -9,28 +9,17 @@ import java.util.function.*;
  * that a program needs one library only.
  */
 interface Driver extends AutoCloseable {
-    /** The pace of asking again where the server cannot do the waiting. */
-    long PACE_MS = 50;
-
     /**
      * A connection for one waiter.
      *
      * @param sending sends a command that may wait at the server. An answer after the end is of no
      *     use
-     * @param closing ends it, or keeps it where it is usable, by any thread. One on which a command
-     *     may still wait is of no more use
+     * @param closing ends it, or keeps it where it is usable, by any thread, once. One on which a
+     *     command may still wait is of no more use
      */
     record Line(
             BiFunction<Request, Long, CompletableFuture<Object>> sending,
-            Consumer<Boolean> closing) {
-        CompletableFuture<Object> send(Request request, long endNanos) {
-            return sending.apply(request, endNanos);
-        }
-
-        void close(boolean usable) {
-            closing.accept(usable);
-        }
-    }
+            Consumer<Boolean> closing) {}
 
     /**
      * A connection that hears the messages of one channel, and is subscribed anew by itself.
@@ -72,6 +61,12 @@ interface Driver extends AutoCloseable {
 
     /** The text of an error that the server gave as its answer; null for any other failure. */
     String refusal(Throwable failed);
+
+    /** Whether a connection is of use after an answer, or after what came instead. */
+    default boolean isUsableAfter(Throwable failed) {
+        String refusal = refusal(failed);
+        return failed == null || refusal != null && !Replies.isDemoted(refusal);
+    }
 
     /** Whether no answer came, so that the server may have done the command or not. */
     boolean isOutOfReach(Throwable failed);

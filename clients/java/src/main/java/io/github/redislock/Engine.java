@@ -1,6 +1,5 @@
 package io.github.redislock;
 
-import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.*;
@@ -11,6 +10,9 @@ import java.util.function.*;
  * answer joins it, and where the library blocks it does so in the thread that asks.
  */
 final class Engine implements AutoCloseable {
+    /** The pace of asking again where the server cannot do the waiting. */
+    static final long PACE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+
     /** How many renewals may wait at once for servers that are silent. */
     static final int MOST_WORKERS = 64;
 
@@ -25,8 +27,8 @@ final class Engine implements AutoCloseable {
     final Keeper keeper;
     final Telemetry telemetry = Telemetry.find();
 
-    /** Each until it waits no more, so that {@link #close()} gives up its place. */
-    final Set<Acquire> waiting = ConcurrentHashMap.newKeySet();
+    /** Each by its token, until it waits no more, so that {@link #close()} gives up its place. */
+    final Map<String, Acquire> waiting = new ConcurrentHashMap<>();
 
     /** Tells how waits ended; null where a waiter has a connection for itself, or asks again. */
     final Listener listener;
@@ -37,9 +39,12 @@ final class Engine implements AutoCloseable {
             pool("redis-lock-worker", 0, MOST_WORKERS, new SynchronousQueue<>());
     private final ThreadPoolExecutor losses =
             pool("redis-lock-lost", MOST_LOSSES, MOST_LOSSES, new LinkedBlockingQueue<>());
-    private final Executor callbacks;
+
+    /** Runs what users have, away from all that others wait for. */
+    final Executor callbacks;
+
     private Lease.Pulse pulse;
-    private volatile boolean closed;
+    volatile boolean closed;
 
     /** With {@code told} one connection hears how the waits of all end. */
     Engine(Driver driver, LockOptions options, boolean told) {
@@ -47,8 +52,7 @@ final class Engine implements AutoCloseable {
         this.options = options;
         this.fallback = new Fallback(options.fallback());
         this.callbacks = options.executor()
-                .orElseGet(() -> pool(
-                        "redis-lock-callback", 0, Integer.MAX_VALUE, new SynchronousQueue<>()));
+                .orElseGet(() -> Executors.newCachedThreadPool(daemons("redis-lock-callback")));
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
@@ -61,11 +65,11 @@ final class Engine implements AutoCloseable {
                 throw new IllegalArgumentException(driver.whyNoLinger());
             }
             listener = told ? new Listener(this) : null;
-            if (options.linger().isPresent()) {
-                keeper.beat();
-            }
             if (options.linger().isPresent() || told) {
                 driver.onReconnect(this::reconnected);
+            }
+            if (options.linger().isPresent()) {
+                keeper.beat(PACE_NANOS);
             }
         } catch (RuntimeException failed) {
             clock.shutdownNow();
@@ -80,10 +84,15 @@ final class Engine implements AutoCloseable {
         }
         if (listener != null) {
             if (options.linger().isPresent()) { // A place ends with its connection, and no message.
-                waiting.forEach(Acquire::again);
+                askAgain();
             }
             listener.leave();
         }
+    }
+
+    /** Has all that wait ask again, as a message or a place may have been lost. */
+    void askAgain() {
+        waiting.values().forEach(Acquire::again);
     }
 
     private static ThreadPoolExecutor pool(
@@ -102,20 +111,12 @@ final class Engine implements AutoCloseable {
         };
     }
 
-    static long pace() {
-        return TimeUnit.MILLISECONDS.toNanos(Driver.PACE_MS);
-    }
-
     long ttlMs() {
         return options.ttl().toMillis();
     }
 
     long lingerMs() {
         return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
-    }
-
-    boolean isClosed() {
-        return closed;
     }
 
     /** On the clock's thread, so it must not wait. Never, when the client is closed. */
@@ -130,7 +131,7 @@ final class Engine implements AutoCloseable {
 
     /** Also when the client is closed, so that nobody waits for ever. */
     private void soon(Runnable task) {
-        CompletableFuture.delayedExecutor(Driver.PACE_MS, TimeUnit.MILLISECONDS)
+        CompletableFuture.delayedExecutor(PACE_NANOS, TimeUnit.NANOSECONDS)
                 .execute(() -> work(task));
     }
 
@@ -140,11 +141,6 @@ final class Engine implements AutoCloseable {
         } else {
             task.run();
         }
-    }
-
-    /** Runs what users have, away from all that others wait for. */
-    void call(Runnable task) {
-        callbacks.execute(task);
     }
 
     void tellLost(Hold hold, String reason) {
@@ -177,17 +173,14 @@ final class Engine implements AutoCloseable {
             return sendInstead(request, endNanos);
         }
         return plain(request, endNanos)
-                .handle((reply, failed) -> {
-                    Throwable cause = cause(failed);
-                    if (failed == null) {
-                        fallback.sawModule();
-                        return CompletableFuture.completedFuture(reply);
-                    }
-                    return Replies.isUnknown(request, driver.refusal(cause))
-                            ? without(request, cause, endNanos)
-                            : CompletableFuture.failedFuture(cause);
-                })
-                .thenCompose(Function.identity());
+                .thenApply(fallback::sawModule)
+                .exceptionallyCompose(failed -> isUnknown(request, failed)
+                        ? without(request, cause(failed), endNanos)
+                        : failed(failed));
+    }
+
+    private boolean isUnknown(Request request, Throwable failed) {
+        return Replies.isUnknown(request, driver.refusal(cause(failed)));
     }
 
     private CompletableFuture<Object> plain(Request request, long endNanos) {
@@ -221,22 +214,19 @@ final class Engine implements AutoCloseable {
     /** What becomes of a request that failed: a server without the module knows none of ours. */
     private CompletableFuture<Object> without(Request request, Throwable failed, long endNanos) {
         // It may only lack this one. Of a token that holds nothing.
-        String key = new String(request.firstKey(), StandardCharsets.UTF_8);
-        Request probe = Request.releasing(key, UUID.randomUUID().toString(), 0);
+        Request probe = Request.releasing(request.key, UUID.randomUUID().toString(), 0);
         return plain(probe, endNanos)
-                .handle((none, refused) ->
-                        Replies.isUnknown(probe, driver.refusal(cause(refused))))
+                .handle((none, refused) -> isUnknown(probe, refused))
                 .thenCompose(missing -> {
                     if (missing && request.isRaw) { // It has no fallback, so none is chosen.
-                        return CompletableFuture.failedFuture(Fallback.lacks(Fallback.ONCE));
+                        throw Fallback.lacks(Fallback.ONCE);
                     }
                     if (missing && fallback.begin()) {
                         return sendInstead(request, endNanos);
                     }
-                    return CompletableFuture.failedFuture(
-                            missing
-                                    ? Fallback.missing(failed)
-                                    : Fallback.unsupported(request, failed));
+                    throw missing
+                            ? Fallback.missing(failed)
+                            : Fallback.unsupported(request, failed);
                 });
     }
 
@@ -245,7 +235,7 @@ final class Engine implements AutoCloseable {
             return plain(Fallback.instead(request), endNanos)
                     .thenApply(reply -> Fallback.reply(request, reply));
         } catch (ModuleMissingException unavailable) {
-            return CompletableFuture.failedFuture(unavailable);
+            return failed(unavailable);
         }
     }
 
@@ -257,17 +247,19 @@ final class Engine implements AutoCloseable {
                 : sendAll(requests, answerEnd())
                         .thenApply(replies -> replies.stream().allMatch(Replies::isOne));
         // What was written over the key has ended the hold.
-        return all.exceptionallyCompose(failed -> isError(failed, "WRONGTYPE")
-                ? CompletableFuture.completedFuture(false)
-                : CompletableFuture.failedFuture(cause(failed)));
+        return all.exceptionallyCompose(
+                failed -> isError(failed, "WRONGTYPE") ? done(false) : failed(failed));
     }
 
     CompletableFuture<Boolean> renew(Hold hold, long ttlMs) {
-        return ofAll(hold.claim, name -> Request.renewing(name, hold.token, ttlMs))
-                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
-                        isError(failed, Replies.TTL_TOO_LONG)
-                                ? Replies.tooLong(cause(failed))
-                                : cause(failed)));
+        return ofAll(hold.claim, name -> Request.ofHold("LOCK.RENEW", name, hold.token, ttlMs))
+                .exceptionallyCompose(failed -> bounded(Replies.LEASE, failed));
+    }
+
+    /** The server bounds all times, and only what was asked tells which one was too long. */
+    private <T> CompletableFuture<T> bounded(String time, Throwable failed) {
+        boolean tooLong = isError(failed, Replies.TTL_TOO_LONG);
+        return failed(tooLong ? Replies.tooLong(time, cause(failed)) : failed);
     }
 
     /**
@@ -295,10 +287,7 @@ final class Engine implements AutoCloseable {
                     boolean again = unanswered[0] || driver.resends() != before;
                     return held || again && lasts.getAsBoolean();
                 })
-                .exceptionallyCompose(failed -> CompletableFuture.failedFuture(
-                        isError(failed, Replies.TTL_TOO_LONG)
-                                ? Replies.leastTooLong(cause(failed))
-                                : cause(failed)));
+                .exceptionallyCompose(failed -> bounded("atLeast", failed));
     }
 
     /** Ends a place in the queue, or a hold that nobody has. */
@@ -332,11 +321,10 @@ final class Engine implements AutoCloseable {
             boolean more =
                     driver.isOutOfReach(cause) ? within.getAsBoolean() : goesOn.getAsBoolean();
             if (closed || !more || kind(cause) == Replies.Kind.FINAL) {
-                return CompletableFuture.failedFuture(cause);
+                return failed(cause);
             }
-            CompletableFuture<T> next = new CompletableFuture<>();
-            soon(() -> again(once, goesOn, within).whenComplete(settle(next)));
-            return next;
+            return CompletableFuture.runAsync(() -> {}, this::soon)
+                    .thenCompose(any -> again(once, goesOn, within));
         });
     }
 
@@ -345,6 +333,10 @@ final class Engine implements AutoCloseable {
         return driver.isOutOfReach(failed)
                 ? Replies.Kind.ELSEWHERE
                 : Replies.kind(driver.refusal(failed));
+    }
+
+    boolean isRefusedForNow(Throwable failed) {
+        return Replies.kind(driver.refusal(cause(failed))) != Replies.Kind.FINAL;
     }
 
     boolean isError(Throwable failed, String start) {
@@ -360,6 +352,14 @@ final class Engine implements AutoCloseable {
                 other.completeExceptionally(cause(failed));
             }
         };
+    }
+
+    static <T> CompletableFuture<T> done(T value) {
+        return CompletableFuture.completedFuture(value);
+    }
+
+    static <T> CompletableFuture<T> failed(Throwable failed) {
+        return CompletableFuture.failedFuture(cause(failed));
     }
 
     static Throwable cause(Throwable failed) {
@@ -399,16 +399,9 @@ final class Engine implements AutoCloseable {
         // A set flag would close the socket, so it is taken down and kept.
         boolean interrupted = Thread.interrupted();
         try {
-            CompletableFuture<T> result = action.get();
-            while (true) {
-                try {
-                    return result.get();
-                } catch (InterruptedException flag) {
-                    interrupted = true;
-                }
-            }
-        } catch (ExecutionException failed) {
-            throw thrown(failed.getCause());
+            return action.get().join();
+        } catch (CompletionException failed) {
+            throw thrown(cause(failed));
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();
@@ -433,17 +426,13 @@ final class Engine implements AutoCloseable {
         closed = true;
         clock.shutdown();
         keeper.close();
-        List<CompletableFuture<?>> released = List.copyOf(waiting).stream()
-                .<CompletableFuture<?>>map(Acquire::close)
-                .toList();
-        try {
-            CompletableFuture.allOf(released.toArray(new CompletableFuture<?>[0]))
-                    .get(options.patienceNanos(), TimeUnit.NANOSECONDS);
-        } catch (ExecutionException | TimeoutException outOfReach) {
-            // Then the grace ends them.
-        } catch (InterruptedException flag) {
-            Thread.currentThread().interrupt();
-        }
+        CompletableFuture<?>[] released = List.copyOf(waiting.values()).stream()
+                .map(Acquire::close)
+                .toArray(CompletableFuture<?>[]::new);
+        CompletableFuture.allOf(released)
+                .completeOnTimeout(null, options.patienceNanos(), TimeUnit.NANOSECONDS)
+                .exceptionally(outOfReach -> null) // Then the grace ends them.
+                .join();
         if (listener != null) {
             listener.close();
         }

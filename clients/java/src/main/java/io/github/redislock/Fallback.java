@@ -1,6 +1,6 @@
 package io.github.redislock;
 
-import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
@@ -31,16 +31,15 @@ final class Fallback {
                     + " redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 0 end"
                     + " return false";
 
-    private static final String RELEASE =
-            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
-                    + " return 0";
+    private static final String IF_MINE =
+            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return ";
 
-    private static final String RENEW = "if redis.pcall('GET', KEYS[1]) == ARGV[1] then"
-            + " return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end"
-            + " return 0";
+    private static final String RELEASE = IF_MINE + "redis.call('DEL', KEYS[1]) end return 0";
 
-    private static final String CHECK =
-            "if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end return false";
+    private static final String RENEW =
+            IF_MINE + "redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
+
+    private static final String CHECK = IF_MINE + "1 end return false";
 
     private final boolean allowed;
 
@@ -60,9 +59,10 @@ final class Fallback {
         return Boolean.TRUE.equals(used);
     }
 
-    /** The server knows a command of the module. */
-    synchronized void sawModule() {
+    /** The server knows a command of the module, as this is its answer. */
+    synchronized Object sawModule(Object reply) {
         used = isUsed();
+        return reply;
     }
 
     /** The server has no module: whether the client goes on without it. */
@@ -83,23 +83,17 @@ final class Fallback {
     }
 
     static ModuleMissingException missing(Throwable cause) {
-        return new ModuleMissingException(
-                "the server has no redis-lock module: "
-                        + LOAD
-                        + ". Where modules cannot be loaded,"
-                        + " LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by"
-                        + " that: "
-                        + LOST,
-                cause);
+        String text = "the server has no redis-lock module: " + LOAD + ". Where modules cannot be"
+                + " loaded, LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by"
+                + " that: " + LOST;
+        return new ModuleMissingException(text, cause);
     }
 
     /** The error of a server that has the module, without this command. */
     static UnsupportedOperationException unsupported(Request request, Throwable cause) {
+        String since = request.isRaw ? ", which redis-lock has from 0.4.0 on: " + LOAD : "";
         return new UnsupportedOperationException(
-                "the server does not know "
-                        + request.command
-                        + (request.isRaw ? ", which redis-lock has from 0.4.0 on: " + LOAD : ""),
-                cause);
+                "the server does not know " + request.command + since, cause);
     }
 
     private static Request unavailable(String feature) {
@@ -107,25 +101,22 @@ final class Fallback {
     }
 
     static ModuleMissingException lacks(String feature) {
-        return new ModuleMissingException(
-                feature
-                        + " is not available in the fallback, as the server has no redis-lock"
-                        + " module: "
-                        + LOAD,
-                null);
+        String text = feature + " is not available in the fallback, as the server has no redis-lock"
+                + " module: " + LOAD;
+        return new ModuleMissingException(text, null);
     }
 
     /** What is sent in the place of a command of the module. */
     static Request instead(Request request) {
-        List<Request.Word> words = request.words();
+        List<byte[]> words = request.words();
         return switch (request.command) {
             case "LOCK.ACQUIRE" ->
-                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, words, 3);
+                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, words, 2);
-            case "LOCK.RENEW" -> script(RENEW, words, 3);
-            case "LOCK.CHECK" -> script(CHECK, words, 2);
-            case "LOCK.INFO" -> new Request("PTTL").key(text(words.get(0)));
+                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, request, 2);
+            case "LOCK.RENEW" -> script(RENEW, request, 3);
+            case "LOCK.CHECK" -> script(CHECK, request, 2);
+            case "LOCK.INFO" -> new Request("PTTL").key(request.key);
             case "LOCK.ONCE" -> unavailable(ONCE);
             case "RWLOCK.RLOCK" -> unavailable("a read lock");
             case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
@@ -147,17 +138,13 @@ final class Fallback {
         return ThreadLocalRandom.current().nextLong(20, 80);
     }
 
-    private static boolean has(List<Request.Word> words, int at, String option) {
-        return words.size() > at && text(words.get(at)).equals(option);
+    private static boolean has(List<byte[]> words, int at, String option) {
+        return words.size() > at && Arrays.equals(words.get(at), Request.bytes(option));
     }
 
-    private static Request script(String script, List<Request.Word> words, int count) {
-        Request request = new Request("EVAL").add(script).add(1).key(text(words.get(0)));
-        words.subList(1, count).forEach(word -> request.add(word.bytes()));
-        return request;
-    }
-
-    private static String text(Request.Word word) {
-        return new String(word.bytes(), StandardCharsets.UTF_8);
+    private static Request script(String script, Request request, int count) {
+        Request instead = new Request("EVAL").add(script).add(1).key(request.key);
+        request.words().subList(1, count).forEach(instead::add);
+        return instead;
     }
 }

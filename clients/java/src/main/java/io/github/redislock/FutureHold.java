@@ -6,15 +6,13 @@ import java.util.concurrent.CompletableFuture;
 /** What {@link Keeper} does for one hold, as futures. */
 final class FutureHold implements AsyncHold {
     private final Engine engine;
-    private final Keeper keeper;
     final Hold hold;
     private final CompletableFuture<String> lost = new CompletableFuture<>();
 
     FutureHold(Engine engine, Hold hold) {
         this.engine = engine;
-        this.keeper = engine.keeper;
         this.hold = hold;
-        hold.whenLost = reason -> engine.call(() -> lost.complete(reason));
+        hold.whenLost = reason -> engine.callbacks.execute(() -> lost.complete(reason));
     }
 
     @Override
@@ -34,17 +32,17 @@ final class FutureHold implements AsyncHold {
 
     @Override
     public CompletableFuture<Boolean> check() {
-        return isHeld() ? called(keeper.check(hold)) : CompletableFuture.completedFuture(false);
+        return isHeld() ? called(engine.keeper.check(hold)) : Engine.done(false);
     }
 
     @Override
     public CompletableFuture<Object> exec(String command, Object... arguments) {
-        return called(keeper.exec(hold, command, arguments));
+        return called(engine.keeper.exec(hold, command, arguments));
     }
 
     @Override
     public CompletableFuture<Boolean> renew(Duration ttl) {
-        return called(keeper.set(hold, Leases.ms(ttl)));
+        return called(engine.keeper.set(hold, Leases.ms(ttl)));
     }
 
     @Override
@@ -53,23 +51,15 @@ final class FutureHold implements AsyncHold {
     }
 
     @Override
-    public CompletableFuture<Boolean> unlock() {
-        return unlock(Duration.ZERO);
-    }
-
-    @Override
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = Leases.leastMs(atLeast);
-        return isHeld()
-                ? called(keeper.release(hold, leastMs))
-                : CompletableFuture.completedFuture(false);
+        return isHeld() ? called(engine.keeper.release(hold, leastMs)) : Engine.done(false);
     }
 
     /** Its continuations run on the executor that was given, and keep nobody else waiting. */
     private <T> CompletableFuture<T> called(CompletableFuture<T> done) {
         CompletableFuture<T> future = new CompletableFuture<>();
-        done.whenComplete((value, failed) ->
-                engine.call(() -> Engine.settle(future).accept(value, failed)));
+        done.whenCompleteAsync(Engine.settle(future), engine.callbacks);
         return future;
     }
 }

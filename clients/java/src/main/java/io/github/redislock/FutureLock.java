@@ -7,16 +7,11 @@ import java.util.concurrent.*;
 import java.util.function.Function;
 import java.util.function.Supplier;
 
-/** A view of one key, of several, or of permits. */
-record FutureLock(Engine engine, Claim claim) implements AsyncLock, AsyncSemaphore {
+/** A view of one key, of several, or of permits, by futures. */
+record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public CompletableFuture<AsyncHold> lock() {
         return take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
-    }
-
-    @Override
-    public CompletableFuture<Optional<AsyncHold>> tryLock() {
-        return tryLock(Duration.ZERO);
     }
 
     @Override
@@ -30,54 +25,38 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock, AsyncSemapho
     }
 
     @Override
-    public CompletableFuture<AsyncHold> acquire() {
-        return lock();
-    }
-
-    @Override
-    public CompletableFuture<Optional<AsyncHold>> tryAcquire() {
-        return tryLock();
-    }
-
-    @Override
-    public CompletableFuture<Optional<AsyncHold>> tryAcquire(Duration time) {
-        return tryLock(time);
-    }
-
-    @Override
     public <T> CompletableFuture<T> with(
             Function<AsyncHold, ? extends CompletionStage<T>> work) {
         CompletableFuture<AsyncHold> waiting = lock();
         CompletableFuture<T> result = new CompletableFuture<>();
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
-        waiting.thenCompose(hold -> begun(() -> work.apply(hold))
-                        .handle((value, failed) -> hold.unlock().handle((held, late) -> {
-                            boolean lost = failed == null && late == null && !held;
-                            Throwable last = lost ? Replies.notHeld(claim) : Engine.cause(late);
-                            return ended(value, Engine.cause(failed), last);
-                        }))
-                        .thenCompose(Function.identity()))
+        waiting.thenCompose(hold -> finished(
+                        () -> work.apply(hold),
+                        () -> hold.unlock().thenAccept(held -> {
+                            if (!held) {
+                                throw Replies.notHeld(claim);
+                            }
+                        })))
                 .whenComplete(Engine.settle(result));
         return result;
     }
 
-    /** The value, unless the work or the giving back failed. */
-    static <T> T ended(T value, Throwable failed, Throwable late) {
-        if (failed == null && late == null) {
-            return value;
-        }
-        if (failed != null && late != null) {
-            failed.addSuppressed(late);
-        }
-        throw new CompletionException(failed == null ? late : failed);
-    }
-
-    static <T> CompletableFuture<T> begun(Supplier<? extends CompletionStage<T>> work) {
-        try {
-            return work.get().toCompletableFuture();
-        } catch (Throwable failed) {
-            return CompletableFuture.failedFuture(failed);
-        }
+    /** Does the work, and then what ends it, whatever comes of it. Its own error comes first. */
+    static <T> CompletableFuture<T> finished(
+            Supplier<? extends CompletionStage<T>> work, Supplier<CompletableFuture<Void>> end) {
+        return Engine.done(null)
+                .thenCompose(any -> work.get())
+                .handle((value, failed) -> end.get().handle((done, late) -> {
+                    if (failed == null && late == null) {
+                        return value;
+                    }
+                    Throwable first = Engine.cause(failed == null ? late : failed);
+                    if (failed != null && late != null) {
+                        first.addSuppressed(Engine.cause(late));
+                    }
+                    throw new CompletionException(first);
+                }))
+                .thenCompose(Function.identity());
     }
 
     /** What is completed by its owner in another way leaves neither a place nor a hold. */
@@ -87,11 +66,8 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock, AsyncSemapho
         Acquire acquire = new Acquire(engine, claim, token, ttlMs, null, waitNanos, false);
         CompletableFuture<T> future = new CompletableFuture<>();
         acquire.begin().whenComplete((grant, failed) -> {
-            if (future.isDone() && grant == null) {
-                return;
-            }
-            FutureHold hold = grant == null ? null : hold(grant, token, leaseMs, ttlMs);
-            engine.call(() -> {
+            FutureHold hold = grant == null ? null : hold(grant, leaseMs == Leases.RENEWED);
+            engine.callbacks.execute(() -> {
                 boolean taken = failed == null
                         ? future.complete(outcome.apply(hold))
                         : future.completeExceptionally(Engine.cause(failed));
@@ -104,10 +80,8 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock, AsyncSemapho
         return future;
     }
 
-    private FutureHold hold(Acquire.Grant grant, String token, long leaseMs, long ttlMs) {
-        Hold hold = engine.keeper.hold(grant, claim, null, token, ttlMs);
-        hold.renewed = leaseMs == Leases.RENEWED;
-        hold.handedOn = true;
+    private FutureHold hold(Acquire.Grant grant, boolean renewed) {
+        Hold hold = engine.keeper.hold(grant, null, renewed);
         FutureHold future = new FutureHold(engine, hold);
         engine.keeper.watch(hold);
         return future;

@@ -1,5 +1,7 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
@@ -46,6 +48,9 @@ final class Hold {
     /** Whether it may outlive the thread that took it, which may have handed it on. */
     boolean handedOn;
 
+    /** When the keeper renews it next. */
+    volatile long renewalNanos;
+
     /** Where its owner does not say, it is given back no sooner than so long after its grant. */
     volatile long leastMs;
 
@@ -55,17 +60,11 @@ final class Hold {
     /** Ends the hold's span of a trace. */
     volatile Runnable whenOver = () -> {};
 
-    private volatile Future<?> renewal;
-    private volatile Future<?> ending;
-    private CompletableFuture<?> last = CompletableFuture.completedFuture(null);
+    private volatile Future<?> plan;
+    private CompletableFuture<?> last = Engine.done(null);
 
-    private enum State {
-        HELD,
-        GIVEN_BACK,
-        LOST
-    }
-
-    private final AtomicReference<State> state = new AtomicReference<>(State.HELD);
+    /** Whether it has ended by its owner's will or against it; null while it is held. */
+    private final AtomicReference<Boolean> givenBack = new AtomicReference<>();
 
     Hold(Claim claim, Thread owner, String token, long fence, Lease lease) {
         this.claim = claim;
@@ -101,16 +100,18 @@ final class Hold {
     }
 
     void add(Mode mode, int times) {
-        if (mode == Mode.EXCLUSIVE) {
-            exclusive += times;
-        } else {
-            shared += times;
-        }
+        exclusive += mode == Mode.EXCLUSIVE ? times : 0;
+        shared += mode == Mode.SHARED ? times : 0;
+    }
+
+    /** Whether its lease does, by the client's clock. */
+    boolean lasts() {
+        return lease.leftNanos() > 0;
     }
 
     /** By the client's clock, whether or not somebody has seen it. */
     boolean isEnded() {
-        return isOver() || lease.leftNanos() <= 0;
+        return isOver() || !lasts();
     }
 
     /**
@@ -121,53 +122,29 @@ final class Hold {
         return renewed ? leastMs : Math.max(leastMs, lease.mostMs());
     }
 
-    /** In place of the last plan. */
-    void planRenewal(Future<?> next) {
-        cancel(renewal);
-        renewal = next;
+    /** When the keeper looks at it next, in place of the last plan. */
+    void plan(Future<?> next) {
+        if (plan != null) {
+            plan.cancel(false);
+        }
+        plan = next;
     }
 
-    /** In place of the last plan. */
-    void planEnding(Future<?> next) {
-        cancel(ending);
-        ending = next;
-    }
-
-    /** Ends it by its owner's will; true for the one who did. */
-    boolean giveBack() {
-        return end(State.GIVEN_BACK);
-    }
-
-    /** Ends it against its owner's will; true for the one who did. */
-    boolean lose() {
-        return end(State.LOST);
-    }
-
-    private boolean end(State end) {
-        if (!state.compareAndSet(State.HELD, end)) {
+    /** Ends it, by its owner's will or against it; true for the one who did. */
+    boolean end(boolean byOwner) {
+        if (!givenBack.compareAndSet(null, byOwner)) {
             return false;
         }
-        cancel(renewal);
-        cancel(ending);
+        plan(null);
         whenOver.run();
         return true;
     }
 
-    private static void cancel(Future<?> plan) {
-        if (plan != null) {
-            plan.cancel(false);
-        }
-    }
-
     boolean isOver() {
-        return state.get() != State.HELD;
+        return givenBack.get() != null;
     }
 
     boolean isGivenBack() {
-        return state.get() == State.GIVEN_BACK;
-    }
-
-    boolean isLost() {
-        return state.get() == State.LOST;
+        return Boolean.TRUE.equals(givenBack.get());
     }
 }

@@ -2,8 +2,7 @@ package io.github.redislock;
 
 import redis.clients.jedis.*;
 import redis.clients.jedis.exceptions.*;
-import redis.clients.jedis.util.JedisURIHelper;
-import redis.clients.jedis.util.Pool;
+import redis.clients.jedis.util.*;
 
 import java.io.IOException;
 import java.net.*;
@@ -11,6 +10,7 @@ import java.nio.channels.SocketChannel;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.function.IntFunction;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -23,14 +23,12 @@ final class JedisDriver extends JedisReplies {
     private static final Pattern URL = Pattern.compile("(?<before>rediss?://([^/@]*@)?)"
             + "(?<host>[\\w.-]+|\\[[^/@\\]]+\\])(?<after>([:/?].*)?)");
 
-    /** Makes a connection, with so much time for it. */
-    private interface Connecting {
-        Connection connect(int mostMs) throws Exception;
-    }
-
     private final Spares<Connection> connections =
-            new Spares<>(Connection::isConnected, JedisDriver::disconnect);
-    private final Connecting connecting;
+            new Spares<>(Connection::isConnected, IOUtils::closeQuietly);
+
+    /** Makes a connection, with so many milliseconds for it. */
+    private final IntFunction<Connection> connecting;
+
     private final boolean failsOver;
 
     /** The one connection that holds are bound to, and what happens when there is another. */
@@ -40,7 +38,7 @@ final class JedisDriver extends JedisReplies {
     private volatile int epoch;
     private boolean linked;
 
-    private JedisDriver(Connecting connecting, boolean failsOver) {
+    private JedisDriver(IntFunction<Connection> connecting, boolean failsOver) {
         this.connecting = connecting;
         this.failsOver = failsOver;
     }
@@ -49,49 +47,52 @@ final class JedisDriver extends JedisReplies {
     static JedisDriver beside(Pool<?> pool) {
         return new JedisDriver(
                 mostMs -> {
-                    Object made = pool.getFactory().makeObject().getObject();
-                    return made instanceof Jedis jedis ? jedis.getConnection() : (Connection) made;
+                    try {
+                        Object made = pool.getFactory().makeObject().getObject();
+                        return made instanceof Jedis one ? one.getConnection() : (Connection) made;
+                    } catch (RuntimeException failed) {
+                        throw failed;
+                    } catch (Exception failed) {
+                        throw new JedisConnectionException("cannot connect", failed);
+                    }
                 },
                 true);
     }
 
     static JedisDriver to(String url, int answerMs) {
         Matcher parts = URL.matcher(url);
-        URI uri = parts.matches() ? uri(parts) : null;
-        if (uri == null || uri.getHost() == null) {
-            // Without its text, which has the password.
+        URI uri = null;
+        try { // With a host that it knows.
+            uri = new URI(parts.replaceFirst("${before}host${after}"));
+        } catch (URISyntaxException wrong) {
+            // It would have the text, and so the password.
+        }
+        if (uri == null || uri.getHost() == null || !parts.matches()) {
             throw new IllegalArgumentException("expected redis://[[user]:password@]host[:port]");
         }
         int port = uri.getPort() < 0 ? 6379 : uri.getPort();
-        HostAndPort address = new HostAndPort(parts.group("host"), port);
-        return new JedisDriver(
-                mostMs -> {
-                    int ms = Math.min(mostMs, answerMs);
-                    JedisClientConfig config = DefaultJedisClientConfig.builder()
-                            .connectionTimeoutMillis(ms)
-                            .socketTimeoutMillis(ms)
-                            .user(JedisURIHelper.getUser(uri))
-                            .password(JedisURIHelper.getPassword(uri))
-                            .database(JedisURIHelper.getDBIndex(uri))
-                            .protocol(JedisURIHelper.getRedisProtocol(uri))
-                            .ssl(JedisURIHelper.isRedisSSLScheme(uri))
-                            .build();
-                    return new Connection(
-                            config.isSsl()
-                                    ? new DefaultJedisSocketFactory(address, config)
-                                    : () -> socket(address, ms),
-                            config);
-                },
-                false);
+        JedisClientConfig config = DefaultJedisClientConfig.builder()
+                .connectionTimeoutMillis(answerMs)
+                .socketTimeoutMillis(answerMs)
+                .user(JedisURIHelper.getUser(uri))
+                .password(JedisURIHelper.getPassword(uri))
+                .database(JedisURIHelper.getDBIndex(uri))
+                .protocol(JedisURIHelper.getRedisProtocol(uri))
+                .ssl(JedisURIHelper.isRedisSSLScheme(uri))
+                .build();
+        return to(new HostAndPort(parts.group("host"), port), config);
     }
 
-    /** With a host that it knows. Null where it is none, as the exception would have its text. */
-    private static URI uri(Matcher parts) {
-        try {
-            return new URI(parts.group("before") + "host" + parts.group("after"));
-        } catch (URISyntaxException wrong) {
-            return null;
-        }
+    /** Connections to one server. Without TLS their reads end when their thread is interrupted. */
+    static JedisDriver to(HostAndPort server, JedisClientConfig config) {
+        return new JedisDriver(
+                mostMs -> new Connection(
+                        config.isSsl()
+                                ? new DefaultJedisSocketFactory(server, config)
+                                : () -> socket(
+                                        server, Math.min(mostMs, config.getSocketTimeoutMillis())),
+                        config),
+                false);
     }
 
     /**
@@ -99,19 +100,16 @@ final class JedisDriver extends JedisReplies {
      * time-out, the socket of a channel is closed. The server sees that at once.
      */
     private static Socket socket(HostAndPort address, int ms) {
+        Socket socket = null;
         try {
-            Socket socket = SocketChannel.open().socket();
-            try {
-                socket.setTcpNoDelay(true);
-                socket.setKeepAlive(true);
-                socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
-                socket.setSoTimeout(ms);
-                return socket;
-            } catch (IOException | RuntimeException failed) {
-                socket.close();
-                throw failed;
-            }
+            socket = SocketChannel.open().socket();
+            socket.setTcpNoDelay(true);
+            socket.setKeepAlive(true);
+            socket.connect(new InetSocketAddress(address.getHost(), address.getPort()), ms);
+            socket.setSoTimeout(ms);
+            return socket;
         } catch (IOException | RuntimeException failed) {
+            IOUtils.closeQuietly(socket);
             throw new JedisConnectionException("cannot connect to " + address, failed);
         }
     }
@@ -149,25 +147,20 @@ final class JedisDriver extends JedisReplies {
     }
 
     private List<Object> sendOnce(Connection connection, List<Request> requests, long endNanos) {
-        boolean usable = true;
+        Throwable why = null;
         try {
             return exchange(connection, requests, endNanos);
         } catch (Throwable failed) {
-            usable = isUsableAfter(failed);
+            why = failed;
             throw failed;
         } finally {
-            end(connection, usable);
+            end(connection, isUsableAfter(why));
         }
-    }
-
-    private boolean isUsableAfter(Throwable failed) {
-        String refusal = refusal(failed);
-        return refusal != null && !Replies.isDemoted(refusal);
     }
 
     private static List<Object> exchange(
             Connection connection, List<Request> requests, long endNanos) {
-        requests.forEach(request -> connection.sendCommand(arguments(request)));
+        requests.forEach(request -> connection.sendCommand(name(request), words(request)));
         return all(requests, request -> {
             connection.setSoTimeout(leftMs(endNanos));
             return plain(request, connection.getOne());
@@ -185,38 +178,18 @@ final class JedisDriver extends JedisReplies {
         });
     }
 
-    private Connection take(long endNanos) throws JedisException {
+    private Connection take(long endNanos) {
         Connection found = connections.find();
-        if (found == null && !connections.isClosed()) {
-            found = connect(endNanos);
-        }
-        if (found == null || !connections.use(found)) {
+        found = found == null ? connecting.apply(leftMs(endNanos)) : found;
+        if (!connections.use(found)) {
             throw failure("the client was closed");
         }
         return found;
     }
 
-    private Connection connect(long endNanos) {
-        try {
-            return connecting.connect(leftMs(endNanos));
-        } catch (RuntimeException failed) {
-            throw failed;
-        } catch (Exception failed) {
-            throw new JedisConnectionException("cannot connect", failed);
-        }
-    }
-
     private void end(Connection connection, boolean usable) {
         if (connections.giveBack(connection, usable) && !usable) {
             connections.endIdle(); // They have most probably been lost with it.
-        }
-    }
-
-    private static void disconnect(Connection connection) {
-        try {
-            connection.disconnect();
-        } catch (JedisException ignored) {
-            // It was lost.
         }
     }
 

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
-import redis.clients.jedis.Jedis;
-import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.*;
 import redis.clients.jedis.util.Pool;
 
 /**
@@ -15,7 +14,21 @@ public final class JedisLocks {
     private JedisLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
-        return SyncClient.over(JedisDriver.to(url, options.answerMs()), options);
+        return new SyncClient(JedisDriver.to(url, options.answerMs()), options);
+    }
+
+    /**
+     * Works with one server. Every thread that asks or waits has a connection of its own for that
+     * time, and without TLS it notices an interrupt at once.
+     *
+     * @param server its address
+     * @param config the user, the database, TLS, and the time-outs of an answer
+     * @param options what may be chosen
+     * @return a client, to be closed
+     */
+    public static RedisLockClient to(
+            HostAndPort server, JedisClientConfig config, LockOptions options) {
+        return new SyncClient(JedisDriver.to(server, config), options);
     }
 
     /**
@@ -45,14 +58,11 @@ public final class JedisLocks {
      * @return a client, to be closed before {@code jedis}
      */
     public static RedisLockClient over(UnifiedJedis jedis, int waiters, LockOptions options) {
-        if (waiters < 1) {
-            throw new IllegalArgumentException("at least one thread must be able to wait");
-        }
         Pool<?> pool = pool(jedis);
         Driver driver = pool == null
                 ? new UnifiedJedisDriver(jedis, waiters)
                 : JedisDriver.beside(pool);
-        return SyncClient.over(driver, options);
+        return new SyncClient(driver, options);
     }
 
     /**
@@ -65,7 +75,7 @@ public final class JedisLocks {
      * @return a client, to be closed before {@code pool}
      */
     public static RedisLockClient over(Pool<Jedis> pool, LockOptions options) {
-        return SyncClient.over(JedisDriver.beside(pool), options);
+        return new SyncClient(JedisDriver.beside(pool), options);
     }
 
     /** That of a client of one server, whose class depends on the version. */

@@ -1,16 +1,14 @@
 package io.github.redislock;
 
 import redis.clients.jedis.BuilderFactory;
-import redis.clients.jedis.CommandArguments;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.*;
 
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
@@ -41,12 +39,8 @@ abstract class JedisReplies implements Driver {
     }
 
     /** Done when this returns, also where it fails. */
-    static <T> CompletableFuture<T> done(Callable<T> action) {
-        try {
-            return CompletableFuture.completedFuture(action.call());
-        } catch (Exception failed) {
-            return CompletableFuture.failedFuture(failed);
-        }
+    static <T> CompletableFuture<T> done(Supplier<T> action) {
+        return CompletableFuture.supplyAsync(action, Runnable::run);
     }
 
     /** The replies to all of them, as of a pipeline, or the first refusal. */
@@ -66,18 +60,12 @@ abstract class JedisReplies implements Driver {
         return replies;
     }
 
-    /** Only what every version has: later ones have more overloads, which 5.0 lacks. */
-    static CommandArguments arguments(Request request) {
-        CommandArguments arguments = new CommandArguments(name(request));
-        for (Request.Word word : request.words()) {
-            Object bytes = word.bytes();
-            arguments.add(bytes);
-        }
-        return arguments;
+    static byte[][] words(Request request) {
+        return request.words().toArray(byte[][]::new);
     }
 
     static ProtocolCommand name(Request request) {
-        byte[] name = request.command.getBytes(StandardCharsets.US_ASCII);
+        byte[] name = Request.bytes(request.command);
         return () -> name;
     }
 

@@ -13,7 +13,13 @@ final class Keeper {
     static final String GONE = "the server says that it is over";
     static final String ENDED = "its lease ended";
     static final String NOT_RENEWED = "no renewal came through before its lease ended";
+    static final String NO_WRITER = "it ended while it waited to become the writer";
     static final String CUT = "its connection was out of reach for longer than it lingers";
+
+    private static final long NEVER_NANOS = TimeUnit.DAYS.toNanos(36_500);
+
+    /** A renewal that failed is tried again after a twentieth of the ttl, or of this. */
+    private static final long MOST_TTL_MS = 4_000;
 
     private final Engine engine;
     private final Set<Hold> holds = ConcurrentHashMap.newKeySet();
@@ -23,19 +29,20 @@ final class Keeper {
     }
 
     /** What is granted now, with its lease. Nobody looks after it before {@link #watch}. */
-    Hold hold(Acquire.Grant grant, Claim claim, Thread owner, String token, long ttlMs) {
+    Hold hold(Acquire.Grant grant, Thread owner, boolean renewed) {
+        Claim claim = grant.by().claim.held();
         Lease lease = new Lease(System::nanoTime, engine.lingerMs());
-        lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
-        Hold hold = new Hold(claim, owner, token, grant.fence(), lease);
-        bind(hold, grant.pulse());
+        Hold hold = new Hold(claim, owner, grant.by().token, grant.fence(), lease);
+        hold.renewed = renewed;
+        begin(hold, grant);
         hold.whenOver = engine.telemetry.holds(claim, grant.fence());
         return hold;
     }
 
-    /** A reader's hold that is granted as a writer's. */
-    void convert(Hold reader, Acquire.Grant grant, long ttlMs) {
-        reader.lease.begin(grant.askedNanos(), grant.sentNanos(), ttlMs);
-        bind(reader, grant.pulse());
+    /** Begins its lease: also that of a reader's hold that is granted as a writer's. */
+    void begin(Hold hold, Acquire.Grant grant) {
+        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), grant.by().ttlMs);
+        bind(hold, grant.pulse());
     }
 
     /** Or has the next renewal bind it, if that connection was lost meanwhile. */
@@ -46,44 +53,40 @@ final class Keeper {
 
     /** Begins to look after a hold whose lease has just begun. */
     void watch(Hold hold) {
-        if (hold.isOver() || engine.isClosed()) {
+        if (hold.isOver() || engine.closed) {
             return;
         }
         holds.add(hold);
-        watchEnd(hold);
-        hold.planRenewal(null);
-        if (hold.unbound) {
-            engine.work(() -> renew(hold));
-        } else if (hold.renewed) {
-            planRenewal(hold, renewalNanos(hold.lease.ttlLeftNanos()));
-        }
+        long leftNanos = hold.unbound ? 0 : hold.lease.ttlLeftNanos();
+        renewIn(hold, hold.unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
     }
 
-    /** When to renew next. */
-    private long renewalNanos(long leftNanos) {
+    private long nextNanos(long leftNanos) {
         return Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
     }
 
-    /** The pause after a renewal that failed. */
-    private long soonNanos() {
-        return TimeUnit.MILLISECONDS.toNanos(Math.min(engine.ttlMs(), 4_000)) / 20;
+    private void renewIn(Hold hold, long delayNanos) {
+        hold.renewalNanos = System.nanoTime() + delayNanos;
+        look(hold);
     }
 
-    private void watchEnd(Hold hold) {
-        // Not before the end has passed.
+    /** Looks at it again at the time of its renewal, or just after its end if that is sooner. */
+    private void look(Hold hold) {
         long endNanos = Math.max(0, hold.lease.leftNanos()) + 1;
-        hold.planEnding(engine.at(endNanos, () -> seeEnd(hold)));
-    }
-
-    private void seeEnd(Hold hold) {
-        if (hold.isOver() || hold.releasing) {
-            return;
-        }
-        if (hold.lease.leftNanos() > 0) {
-            watchEnd(hold); // Begun anew meanwhile.
-        } else {
-            lose(hold, reason(hold));
-        }
+        long renewalNanos = hold.renewalNanos - System.nanoTime();
+        hold.plan(engine.at(Math.min(endNanos, renewalNanos), () -> {
+            if (hold.isOver() || hold.releasing) {
+                return;
+            }
+            if (!hold.lasts()) {
+                lose(hold, reason(hold));
+            } else if (hold.renewalNanos - System.nanoTime() <= 0) {
+                renewIn(hold, NEVER_NANOS);
+                engine.work(() -> renew(hold));
+            } else {
+                look(hold); // Begun anew meanwhile.
+            }
+        }));
     }
 
     private static String reason(Hold hold) {
@@ -91,12 +94,6 @@ final class Keeper {
             return CUT;
         }
         return hold.renewed ? NOT_RENEWED : ENDED;
-    }
-
-    private void planRenewal(Hold hold, long delayNanos) {
-        if (!hold.isOver() && !hold.releasing) {
-            hold.planRenewal(engine.later(delayNanos, () -> renew(hold)));
-        }
     }
 
     private void renew(Hold hold) {
@@ -108,43 +105,44 @@ final class Keeper {
         boolean renewed =
                 hold.renewed && (hold.handedOn || hold.owner == null || hold.owner.isAlive());
         if (hold.isOver() || hold.releasing || (!hold.unbound && !renewed)) {
-            return CompletableFuture.completedFuture(null);
+            return Engine.done(null);
         }
         long leaseMs = leaseMs(hold);
-        Lease.Sent sent = hold.lease.sends(leaseMs);
-        return engine.renew(hold, leaseMs)
+        return renewOnce(hold, leaseMs)
                 .handle((held, failed) -> {
                     if (failed != null) {
-                        planRenewal(hold, soonNanos());
-                    } else if (!held) {
-                        lose(hold, GONE); // Unless its owner released it while this was on its way.
+                        long ttlMs = Math.min(engine.ttlMs(), MOST_TTL_MS);
+                        renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
+                    } else if (!held) { // Unless its owner released it while this was on its way.
+                        lose(hold, !hold.lasts() ? reason(hold) : GONE);
+                    } else if (hold.unbound && !hold.converting && !hold.isEnded()) {
+                        return bindAgain(hold, leaseMs);
                     } else {
-                        return renewed(hold, sent, leaseMs);
+                        watchRenewed(hold);
                     }
-                    return CompletableFuture.<Void>completedFuture(null);
+                    return Engine.<Void>done(null);
                 })
                 .thenCompose(Function.identity());
     }
 
-    private CompletableFuture<Void> renewed(Hold hold, Lease.Sent sent, long leaseMs) {
-        // If that came too late, the clock sees the end, unless it has begun anew.
-        hold.lease.answered(sent);
-        boolean binds = hold.unbound && !hold.converting && !hold.isEnded();
-        if (hold.isLost() && !hold.converting) { // By a conversion its token may get a new hold.
-            engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
-        } else if (binds) {
-            return bindAgain(hold, leaseMs);
-        } else {
-            watchRenewed(hold);
-        }
-        return CompletableFuture.completedFuture(null);
+    /** False when it is over, by the server's word or by the client's clock. */
+    private CompletableFuture<Boolean> renewOnce(Hold hold, long leaseMs) {
+        Lease.Sent sent = hold.lease.sends(leaseMs);
+        return engine.renew(hold, leaseMs).thenApply(held -> {
+            // By then another request may have begun it anew, and a conversion may get a new hold.
+            boolean counts = !held || hold.lease.answered(sent);
+            boolean late = !counts && hold.isEnded() && !hold.converting;
+            if (late) { // Nobody would ever unlock it.
+                engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
+            }
+            return held && !late;
+        });
     }
 
     private void watchRenewed(Hold hold) {
         if (hold.unbound) { // In vain this time, and not at once again.
-            watchEnd(hold);
-            planRenewal(hold, renewalNanos(hold.lease.leftNanos()));
-        } else if (!hold.isOver()) {
+            renewIn(hold, nextNanos(hold.lease.leftNanos()));
+        } else {
             watch(hold);
         }
     }
@@ -157,16 +155,13 @@ final class Keeper {
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
     private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
         Lease.Pulse pulse = engine.pulse();
-        Request request =
-                Request.acquiring(hold.claimNow(), hold.token, leaseMs, engine.options);
-        return engine.send(request).handle((reply, failed) -> {
+        return engine.send(acquiring(hold, hold.claimNow(), leaseMs)).handle((reply, failed) -> {
             boolean another = reply instanceof Long fence && fence != hold.fence;
             if (another) {
                 engine.giveUp(hold.claim, hold.token, 0); // Which nobody asked for.
             }
-            if (another
-                    || engine.isError(failed, "WRONGTYPE")
-                    || engine.isError(failed, "PARTIAL")) {
+            boolean partial = engine.isError(failed, "PARTIAL");
+            if (another || partial || engine.isError(failed, "WRONGTYPE")) {
                 lose(hold, GONE);
                 return null;
             }
@@ -178,6 +173,10 @@ final class Keeper {
         });
     }
 
+    private Request acquiring(Hold hold, Claim claim, long leaseMs) {
+        return Request.acquiring(claim, hold.token, leaseMs, engine.options);
+    }
+
     /** The connection that the holds are bound to is another one now. */
     void rebindAll() {
         holds.forEach(hold -> {
@@ -187,20 +186,13 @@ final class Keeper {
     }
 
     /** Proves again and again that the connection that holds are bound to lives. */
-    void beat() {
-        beat(TimeUnit.MILLISECONDS.toNanos(engine.lingerMs()) / 4);
-    }
-
-    private void beat(long delayNanos) {
+    void beat(long delayNanos) {
+        long beatNanos = TimeUnit.MILLISECONDS.toNanos(engine.lingerMs()) / 4;
         engine.later(delayNanos, () -> {
-            if (!engine.isClosed()) {
-                engine.send(new Request("PING")).whenComplete((pong, failed) -> {
-                    if (failed == null) {
-                        beat();
-                    } else { // With a new connection, soon.
-                        beat(Engine.pace() / 2);
-                    }
-                });
+            if (!engine.closed) {
+                engine.send(new Request("PING"))
+                        .whenComplete((pong, failed) -> // With a new connection, soon.
+                                beat(failed == null ? beatNanos : Engine.PACE_NANOS / 2));
             }
         });
     }
@@ -210,23 +202,15 @@ final class Keeper {
         return hold.inTurn(() -> {
             if (hold.isEnded()) {
                 lose(hold, reason(hold)); // Unless the clock was quicker.
-                return CompletableFuture.completedFuture(false);
+                return Engine.done(false);
             }
             boolean before = hold.renewed;
             hold.renewed = false;
-            hold.planRenewal(null);
-            return renewed(hold, leaseMs, true).handle((held, failed) -> {
+            return prolonged(hold, leaseMs, true).whenComplete((held, failed) -> {
                 if (failed != null) {
                     hold.renewed = before; // Its owner relies on that, as no lease was set.
                     watch(hold);
-                    throw Engine.thrown(Engine.cause(failed));
                 }
-                if (held) {
-                    watch(hold);
-                } else {
-                    lose(hold, GONE);
-                }
-                return held && !hold.isOver();
             });
         });
     }
@@ -235,49 +219,34 @@ final class Keeper {
     CompletableFuture<Boolean> prolong(Hold hold, boolean renews, long leaseMs) {
         return hold.inTurn(() -> {
             hold.renewed |= renews;
+            long leftMs = hold.lease.leftMs();
             // Where the server renews nothing for a while, its owner works on.
-            boolean insists = !hold.renewed && leaseMs > hold.lease.leftMs();
-            long wantedMs = Math.max(hold.renewed ? engine.ttlMs() : leaseMs, hold.lease.leftMs());
-            return renewed(hold, wantedMs, insists).thenApply(held -> {
-                if (held) {
-                    watch(hold);
-                } else {
-                    lose(hold, GONE);
-                }
-                return held;
-            });
+            boolean insists = !hold.renewed && leaseMs > leftMs;
+            long wantedMs = Math.max(hold.renewed ? engine.ttlMs() : leaseMs, leftMs);
+            return prolonged(hold, wantedMs, insists);
+        });
+    }
+
+    private CompletableFuture<Boolean> prolonged(Hold hold, long leaseMs, boolean insists) {
+        return renewed(hold, leaseMs, insists).thenApply(held -> {
+            if (held) {
+                watch(hold);
+            } else {
+                lose(hold, GONE);
+            }
+            return held && !hold.isOver();
         });
     }
 
     /**
-     * False when it is over, by the server's word or by the client's clock. What is only refused
-     * for a while is asked again if it {@code insists}; otherwise what is left of the lease will do.
+     * The same, again where that helps. What is only refused for a while is asked again if it {@code
+     * insists}; otherwise what is left of the lease will do.
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
-        Lease.Sent[] sent = new Lease.Sent[1];
-        BooleanSupplier lasts = () -> hold.lease.leftNanos() > 0;
-        return engine.again(
-                        () -> {
-                            sent[0] = hold.lease.sends(leaseMs);
-                            return engine.renew(hold, leaseMs);
-                        },
-                        () -> insists && lasts.getAsBoolean())
-                .handle((held, failed) -> {
-                    Throwable cause = Engine.cause(failed);
-                    if (failed != null) {
-                        if (engine.driver.isOutOfReach(cause)
-                                || engine.kind(cause) == Replies.Kind.FINAL) {
-                            throw Engine.thrown(cause);
-                        }
-                        return lasts.getAsBoolean();
-                    }
-                    if (held && !hold.lease.answered(sent[0])) {
-                        // Nobody would ever unlock it.
-                        engine.giveUp(hold.claim, hold.token, hold.leastMsAtItsEnd());
-                        return false;
-                    }
-                    return held;
-                });
+        return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
+                .exceptionallyCompose(failed -> engine.isRefusedForNow(failed)
+                        ? Engine.done(hold.lasts())
+                        : Engine.failed(failed));
     }
 
     /**
@@ -285,33 +254,29 @@ final class Keeper {
      * A request without KEEP also ends a place that nobody listens for.
      */
     CompletableFuture<Boolean> restoreReader(Hold hold, String reason) {
-        Claim shared = Claim.one(hold.claim.name(), Mode.SHARED);
+        Claim shared = Claim.one(hold.claim.name(), Claim.Mode.SHARED);
         long leaseMs = leaseMs(hold);
         hold.unconfirmed = true;
-        Lease.Sent[] sent = new Lease.Sent[1];
-        Lease.Pulse[] pulse = new Lease.Pulse[1];
         return engine.again(() -> {
-                    sent[0] = hold.lease.sends(leaseMs);
-                    pulse[0] = engine.pulse();
-                    return engine.send(
-                            Request.acquiring(shared, hold.token, leaseMs, engine.options));
-                })
-                .thenCompose(reply -> {
-                    if (reply == null) {
-                        // While a guard is on, one that has a share already gets null.
-                        return renewed(hold, leaseMs, true);
-                    }
-                    if (reply.equals(hold.fence)) {
-                        bind(hold, pulse[0]);
-                    }
-                    return CompletableFuture.completedFuture(
-                            reply.equals(hold.fence) && hold.lease.answered(sent[0]));
+                    Lease.Sent sent = hold.lease.sends(leaseMs);
+                    Lease.Pulse pulse = engine.pulse();
+                    return engine.send(acquiring(hold, shared, leaseMs)).thenCompose(reply -> {
+                        if (reply == null) {
+                            // While a guard is on, one that has a share already gets null.
+                            return renewed(hold, leaseMs, true);
+                        }
+                        boolean same = reply.equals(hold.fence);
+                        if (same) {
+                            bind(hold, pulse);
+                        }
+                        return Engine.done(same && hold.lease.answered(sent));
+                    });
                 })
                 .thenCompose(held -> {
-                    if (held && !hold.isOver()) {
+                    if (held && !hold.isEnded()) {
                         hold.unconfirmed = false;
                         watch(hold);
-                        return CompletableFuture.completedFuture(true);
+                        return Engine.done(true);
                     }
                     lose(hold, reason);
                     // Nobody knows of what the server has yet.
@@ -327,25 +292,19 @@ final class Keeper {
     CompletableFuture<Boolean> release(Hold hold, long leastMs) {
         return releases(hold, () -> released(hold, leastMs).exceptionallyCompose(failed -> {
             Throwable cause = Engine.cause(failed);
-            if (!isRefusedTime(cause)) {
-                return CompletableFuture.failedFuture(cause);
-            }
-            return released(hold, 0).thenCompose(any -> {
+            boolean refusedTime = cause instanceof IllegalArgumentException
+                    || cause instanceof ModuleMissingException;
+            CompletableFuture<Boolean> failing = Engine.failed(cause);
+            return !refusedTime ? failing : released(hold, 0).thenCompose(any -> {
                 forget(hold);
-                return CompletableFuture.failedFuture(cause);
+                return failing;
             });
         }));
     }
 
     /** The same, to end {@code restMs} from now. */
     CompletableFuture<Boolean> releaseIn(Hold hold, long restMs) {
-        return releases(hold, () -> released(hold, hold.lease.sinceAskedMs() + restMs)
-                .exceptionallyCompose(failed -> isRefusedTime(Engine.cause(failed))
-                        // The rest alone is not above the bound, nor does it need the module.
-                        ? engine.again(
-                                () -> engine.renew(hold, restMs),
-                                () -> hold.lease.leftNanos() > 0)
-                        : CompletableFuture.failedFuture(Engine.cause(failed))));
+        return releases(hold, () -> engine.again(() -> engine.renew(hold, restMs), hold::lasts));
     }
 
     /**
@@ -353,21 +312,22 @@ final class Keeper {
      * too late is not written: another one may have made it since. Sent again it finds no hold.
      */
     CompletableFuture<Void> store(Hold hold, Request save) {
-        List<Request> both =
-                List.of(save, Request.releasing(hold.claim.name(), hold.token, 0));
+        List<Request> both = List.of(save, Request.releasing(hold.claim.name(), hold.token, 0));
         boolean[] failedBefore = {false}; // So the release may have been done.
         return releases(hold, () -> engine.again(
                                 () -> engine.sendAll(both, engine.answerEnd())
                                         .whenComplete((stored, failed) -> failedBefore[0] |=
                                                 failed != null && !isGone(failed)),
-                                () -> hold.lease.leftNanos() > 0)
+                                hold::lasts)
                         .thenApply(stored -> true))
                 .handle((stored, failed) -> {
-                    if (failed != null && isGone(failed) && !failedBefore[0]) {
-                        lose(hold, GONE);
-                    } else if (failed != null) {
-                        forget(hold); // Out of reach its lease ends it.
+                    if (failed == null) {
+                        return null;
                     }
+                    if (isGone(failed) && !failedBefore[0]) {
+                        lose(hold, GONE);
+                    }
+                    forget(hold); // Out of reach its lease ends it.
                     Throwable cause = Engine.cause(failed);
                     boolean refused = engine.driver.refusal(cause) != null;
                     if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
@@ -389,23 +349,16 @@ final class Keeper {
         });
     }
 
-    private static boolean isRefusedTime(Throwable cause) {
-        return cause instanceof IllegalArgumentException
-                || cause instanceof ModuleMissingException;
-    }
-
     private CompletableFuture<Boolean> released(Hold hold, long leastMs) {
-        return engine.release(
-                hold.claim, hold.token, leastMs, () -> hold.lease.leftNanos() > 0);
+        return engine.release(hold.claim, hold.token, leastMs, hold::lasts);
     }
 
     private CompletableFuture<Boolean> releases(
             Hold hold, Supplier<CompletableFuture<Boolean>> release) {
         hold.releasing = true; // Nothing renews it from now on, or it would undo a least time.
-        hold.planRenewal(null);
         return hold.inTurn(() -> {
             if (hold.isOver()) {
-                return CompletableFuture.completedFuture(false);
+                return Engine.done(false);
             }
             return release.get().whenComplete((held, failed) -> {
                 hold.releasing = false;
@@ -419,12 +372,12 @@ final class Keeper {
     }
 
     private void forget(Hold hold) {
-        hold.giveBack();
+        hold.end(true);
         holds.remove(hold);
     }
 
     void lose(Hold hold, String reason) {
-        if (hold.lose()) {
+        if (hold.end(false)) {
             holds.remove(hold);
             // By a conversion its token may get a new hold.
             if (hold.claim.several() || (reason != GONE && !hold.converting)) {
@@ -439,20 +392,20 @@ final class Keeper {
     /** A job's hold is given back no sooner than so long after its grant, which needs the module. */
     CompletableFuture<Boolean> beginJob(Hold hold, long leastMs) {
         if (hold.fence == 0 && leastMs > 0) {
-            return release(hold, 0).thenCompose(any ->
-                    CompletableFuture.failedFuture(Fallback.lacks(Fallback.LEAST_TIME)));
+            return release(hold, 0)
+                    .thenCompose(any -> Engine.failed(Fallback.lacks(Fallback.LEAST_TIME)));
         }
         hold.leastMs = leastMs;
-        return CompletableFuture.completedFuture(true);
+        return Engine.done(true);
     }
 
     /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
     CompletableFuture<Void> endJob(Hold hold) {
-        if (hold.lease.leftNanos() <= 0) {
+        if (!hold.lasts()) {
             lose(hold, reason(hold)); // Unless the clock was quicker.
         }
         if (hold.isOver()) {
-            return CompletableFuture.completedFuture(null);
+            return Engine.done(null);
         }
         return release(hold, hold.leastMs).thenAccept(held -> {
             if (!held) {
@@ -461,45 +414,44 @@ final class Keeper {
         });
     }
 
+    private CompletableFuture<Boolean> asked(Hold hold) {
+        return engine.ofAll(hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token));
+    }
+
     /** Whether the server says that it is held, while the lease lasts. */
     CompletableFuture<Boolean> check(Hold hold) {
-        return engine.again(() ->
-                        engine.ofAll(hold.claim, name -> Request.checking(name, hold.token)))
-                .thenApply(held -> {
-                    if (!held) {
-                        lose(hold, GONE);
-                    }
-                    return !hold.isEnded();
-                });
+        return engine.again(() -> asked(hold)).thenApply(held -> {
+            if (!held) {
+                lose(hold, GONE);
+            }
+            return !hold.isEnded();
+        });
     }
 
     /** Runs a command while it is held; not to be sent twice. */
     CompletableFuture<Object> exec(Hold hold, String command, Object... arguments) {
         if (hold.isEnded()) {
-            return CompletableFuture.failedFuture(Replies.notHeld(hold.claim));
+            return Engine.failed(Replies.notHeld(hold.claim));
         }
-        Request request = Request.guarding(hold.claim.name(), hold.token, command, arguments);
+        Request request = Request.ofHold("LOCK.EXEC", hold.claim.name(), hold.token, command);
+        List.of(arguments).forEach(request::add);
         return engine.send(request).exceptionallyCompose(failed -> {
             // A wrong type may be the lock's, or the command's.
             CompletableFuture<Boolean> held = engine.isError(failed, "WRONGTYPE")
-                    ? engine.ofAll(hold.claim, name -> Request.checking(name, hold.token))
-                            .exceptionally(unknown -> true)
-                    : CompletableFuture.completedFuture(!engine.isError(failed, "NOTHELD"));
+                    ? asked(hold).exceptionally(unknown -> true)
+                    : Engine.done(!engine.isError(failed, "NOTHELD"));
             return held.thenCompose(still -> {
                 if (!still) {
                     lose(hold, GONE);
                 }
-                return CompletableFuture.failedFuture(
+                return Engine.failed(
                         still ? Engine.cause(failed) : Replies.notHeld(hold.claim));
             });
         });
     }
 
     void close() {
-        holds.forEach(hold -> {
-            hold.planRenewal(null);
-            hold.planEnding(null);
-        });
+        holds.forEach(hold -> hold.plan(null));
         holds.clear();
     }
 }

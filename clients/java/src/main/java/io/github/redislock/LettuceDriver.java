@@ -11,7 +11,6 @@ import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 
 import java.net.SocketAddress;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.*;
@@ -23,8 +22,6 @@ import java.util.function.Consumer;
  * has a connection for itself, or asks again and again where none can be made.
  */
 final class LettuceDriver implements Driver {
-    static final long CLUSTER_SLICE_MS = 2_000;
-
     private final StatefulConnection<String, String> shared;
     private final boolean cluster;
     private final boolean failsOver;
@@ -56,7 +53,13 @@ final class LettuceDriver implements Driver {
         }
     };
 
-    private LettuceDriver(
+    /**
+     * Over a client, or over a connection of the application, where all commands go by that.
+     *
+     * @param lines how many waiters may have a connection for themselves
+     * @param closing after the last connection is closed
+     */
+    LettuceDriver(
             AbstractRedisClient client,
             StatefulConnection<?, ?> given,
             LockOptions options,
@@ -73,25 +76,18 @@ final class LettuceDriver implements Driver {
         shared.addListener(state);
     }
 
+    LettuceDriver(AbstractRedisClient client, LockOptions options, int lines) {
+        this(client, null, options, true, lines, () -> {});
+    }
+
+    LettuceDriver(StatefulConnection<?, ?> given, LockOptions options) {
+        this(null, given, options, true, 0, () -> {});
+    }
+
     /** The arguments of our commands, and what takes their replies, bring a codec of their own. */
     @SuppressWarnings("unchecked")
     private static StatefulConnection<String, String> inOurTypes(StatefulConnection<?, ?> given) {
         return (StatefulConnection<String, String>) given;
-    }
-
-    /** With {@code closing} after the last connection is closed. */
-    static LettuceDriver of(
-            RedisClient client, LockOptions options, boolean failsOver, Runnable closing) {
-        return new LettuceDriver(client, null, options, failsOver, Integer.MAX_VALUE, closing);
-    }
-
-    static LettuceDriver of(RedisClusterClient client, LockOptions options, int lines) {
-        return new LettuceDriver(client, null, options, true, lines, () -> {});
-    }
-
-    /** By one connection of the application. */
-    static LettuceDriver of(StatefulConnection<?, ?> given, LockOptions options) {
-        return new LettuceDriver(null, given, options, true, 0, () -> {});
     }
 
     private StatefulConnection<String, String> connect() {
@@ -104,14 +100,13 @@ final class LettuceDriver implements Driver {
 
     @Override
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
-        List<Object> replies = new ArrayList<>();
-        CompletableFuture<List<Object>> all = CompletableFuture.completedFuture(replies);
+        CompletableFuture<List<Object>> all = Engine.done(new ArrayList<>());
         for (Request request : requests) {
             CompletableFuture<Object> sent = dispatch(shared, request, endNanos);
             sent.whenComplete((reply, failed) -> leaveIfDemoted(failed));
-            all = all.thenCombine(sent, (before, reply) -> {
-                before.add(reply);
-                return before;
+            all = all.thenCombine(sent, (replies, reply) -> {
+                replies.add(reply);
+                return replies;
             });
         }
         return all;
@@ -132,70 +127,64 @@ final class LettuceDriver implements Driver {
     private CompletableFuture<Object> dispatch(
             StatefulConnection<String, String> connection, Request request, long endNanos) {
         CommandArgs<String, String> arguments = new CommandArgs<>(StringCodec.UTF8);
-        for (Request.Word word : request.words()) {
-            if (word.isKey()) {
-                arguments.addKey(new String(word.bytes(), StandardCharsets.UTF_8));
+        List<byte[]> words = request.words();
+        for (int at = 0; at < words.size(); at++) {
+            if (at == request.keyAt) {
+                arguments.addKey(request.key);
             } else {
-                arguments.add(word.bytes());
+                arguments.add(words.get(at));
             }
         }
         Reply reply = new Reply(request.isRaw);
         AsyncCommand<String, String, List<Object>> sent =
-                new AsyncCommand<>(new Command<>(new Name(request.command), reply, arguments));
+                new AsyncCommand<>(new Command<>(keyword(request.command), reply, arguments));
         try {
             connection.dispatch(sent);
         } catch (RedisException failed) {
-            return CompletableFuture.failedFuture(failed);
+            return Engine.failed(failed);
         }
         return sent.copy()
                 .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
                 .handle((values, failed) -> {
+                    if (failed == null) {
+                        return reply.value(values);
+                    }
                     Throwable cause = Engine.cause(failed);
                     if (cause instanceof TimeoutException) {
                         sent.cancel(false); // Or Lettuce would send it when nobody asks any more.
                         throw new RedisCommandTimeoutException("no answer in time");
                     }
-                    if (cause instanceof CancellationException) {
-                        throw new RedisException("the connection was closed", cause);
-                    }
-                    if (failed != null) {
-                        throw cause instanceof RedisException same
-                                ? same
-                                : new RedisException(cause);
-                    }
-                    return reply.value(values);
+                    throw cause instanceof RedisException same
+                            ? same
+                            : new RedisException("the connection was closed", cause);
                 });
     }
 
     /** The name of a command. */
-    private final class Name implements ProtocolKeyword {
-        private final String name;
-        private final AtomicBoolean written = new AtomicBoolean();
-
-        Name(String name) {
-            this.name = name;
-        }
-
-        /** Lettuce asks for them each time that it writes the command. */
-        @Override
-        public byte[] getBytes() {
-            if (written.getAndSet(true)) {
-                writtenAgain.incrementAndGet();
+    private ProtocolKeyword keyword(String name) {
+        AtomicBoolean written = new AtomicBoolean();
+        return new ProtocolKeyword() {
+            /** Lettuce asks for them each time that it writes the command. */
+            @Override
+            public byte[] getBytes() {
+                if (written.getAndSet(true)) {
+                    writtenAgain.incrementAndGet();
+                }
+                return Request.bytes(name);
             }
-            return name.getBytes(StandardCharsets.US_ASCII);
-        }
 
-        @Override
-        @SuppressWarnings("deprecation") // Older versions ask for it.
-        public String name() {
-            return name;
-        }
+            @Override
+            @SuppressWarnings("deprecation") // Older versions ask for it.
+            public String name() {
+                return name;
+            }
 
-        /** Lettuce would take one of the name EXEC for the end of a transaction. */
-        @Override
-        public String toString() {
-            return name;
-        }
+            /** Lettuce would take one of the name EXEC for the end of a transaction. */
+            @Override
+            public String toString() {
+                return name;
+            }
+        };
     }
 
     /**
@@ -233,45 +222,32 @@ final class LettuceDriver implements Driver {
         if (client == null || !lines.tryAcquire()) {
             return null;
         }
-        return connected(endNanos)
-                .thenApply(connection -> {
-                    if (!spares.use(connection)) {
-                        throw failure("the client was closed");
+        StatefulConnection<String, String> found = spares.find();
+        // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
+        Executor own = task -> Engine.daemons("redis-lock-connecting").newThread(task).start();
+        CompletableFuture<Line> made = CompletableFuture.supplyAsync(
+                () -> line(found == null ? connect() : found),
+                found == null ? own : Runnable::run);
+        return made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1))
+                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
+                .exceptionally(failed -> {
+                    if (!(Engine.cause(failed) instanceof TimeoutException)) {
+                        throw Engine.thrown(Engine.cause(failed));
                     }
-                    return new Line(
-                            (request, answerEnd) -> dispatch(connection, request, answerEnd),
-                            usable -> {
-                                if (spares.giveBack(connection, usable)) {
-                                    lines.release();
-                                }
-                            });
-                })
-                .whenComplete((line, failed) -> {
-                    if (failed != null) {
-                        lines.release();
-                    }
+                    made.thenAccept(late -> late.closing().accept(true)); // For the next who asks.
+                    throw new RedisCommandTimeoutException("no connection in time");
                 });
     }
 
-    private CompletableFuture<StatefulConnection<String, String>> connected(long endNanos) {
-        StatefulConnection<String, String> found = spares.find();
-        if (found != null) {
-            return CompletableFuture.completedFuture(found);
+    private Line line(StatefulConnection<String, String> connection) {
+        if (!spares.use(connection)) {
+            throw failure("the client was closed");
         }
-        // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
-        CompletableFuture<StatefulConnection<String, String>> made = CompletableFuture.supplyAsync(
-                this::connect,
-                task -> Engine.daemons("redis-lock-connecting").newThread(task).start());
-        return made.copy()
-                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
-                .exceptionallyCompose(failed -> {
-                    Throwable cause = Engine.cause(failed);
-                    if (!(cause instanceof TimeoutException)) {
-                        return CompletableFuture.failedFuture(cause);
+        return new Line(
+                (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
+                    if (spares.giveBack(connection, usable)) {
+                        lines.release();
                     }
-                    made.thenAccept(spares::keep); // One that comes late is for the next who asks.
-                    return CompletableFuture.failedFuture(
-                            new RedisCommandTimeoutException("no connection in time"));
                 });
     }
 
@@ -321,7 +297,7 @@ final class LettuceDriver implements Driver {
      */
     @Override
     public long mostBlockMs() {
-        return cluster ? CLUSTER_SLICE_MS : Long.MAX_VALUE;
+        return cluster ? 2_000 : Long.MAX_VALUE;
     }
 
     @Override

@@ -28,8 +28,8 @@ public interface LettuceLockClient extends AutoCloseable {
      * @return a client, to be closed
      */
     static LettuceLockClient connect(RedisClient lettuce, LockOptions options) {
-        return new AsyncClient(
-                new Engine(LettuceDriver.of(lettuce, options, true, () -> {}), options, true));
+        LettuceDriver driver = new LettuceDriver(lettuce, options, Integer.MAX_VALUE);
+        return new AsyncClient(new Engine(driver, options, true));
     }
 
     /**
@@ -42,7 +42,7 @@ public interface LettuceLockClient extends AutoCloseable {
      * @return a client, to be closed
      */
     static LettuceLockClient connect(RedisClusterClient lettuce, LockOptions options) {
-        LettuceDriver driver = LettuceDriver.of(lettuce, options, AsyncClient.MOST_BLOCKED);
+        LettuceDriver driver = new LettuceDriver(lettuce, options, AsyncClient.MOST_BLOCKED);
         return new AsyncClient(new Engine(driver, options, false));
     }
 
@@ -63,13 +63,14 @@ public interface LettuceLockClient extends AutoCloseable {
     AsyncLock readLock(String name);
 
     /**
-     * A lock that a number of holders share, each with a permit of its own.
+     * A lock that a number of holders share, each with a permit of its own. The smallest number of
+     * permits that a holder asked for counts.
      *
      * @param name its key
      * @param permits how many may be held at once, from 1 on
      * @return a view
      */
-    AsyncSemaphore semaphore(String name, int permits);
+    AsyncLock semaphore(String name, int permits);
 
     /**
      * Several locks as one, granted in one step. When one of them is lost, so is the whole.

@@ -22,7 +22,9 @@ public final class LettuceLocks {
         RedisClient client = RedisClient.create(url);
         Runnable closing = () -> client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
         try {
-            return SyncClient.over(LettuceDriver.of(client, options, false, closing), options);
+            return new SyncClient(
+                    new LettuceDriver(client, null, options, false, Integer.MAX_VALUE, closing),
+                    options);
         } catch (RuntimeException failed) {
             closing.run();
             throw failed;
@@ -38,7 +40,7 @@ public final class LettuceLocks {
      * @return a client, to be closed before {@code client}
      */
     public static RedisLockClient over(RedisClient client, LockOptions options) {
-        return SyncClient.over(LettuceDriver.of(client, options, true, () -> {}), options);
+        return new SyncClient(new LettuceDriver(client, options, Integer.MAX_VALUE), options);
     }
 
     /**
@@ -49,7 +51,7 @@ public final class LettuceLocks {
      * @return a client, to be closed before {@code client}
      */
     public static RedisLockClient over(RedisClusterClient client, LockOptions options) {
-        return SyncClient.over(LettuceDriver.of(client, options, Integer.MAX_VALUE), options);
+        return new SyncClient(new LettuceDriver(client, options, Integer.MAX_VALUE), options);
     }
 
     /**
@@ -63,7 +65,7 @@ public final class LettuceLocks {
      */
     public static RedisLockClient over(
             StatefulRedisConnection<?, ?> connection, LockOptions options) {
-        return SyncClient.over(LettuceDriver.of(connection, options), options);
+        return new SyncClient(new LettuceDriver(connection, options), options);
     }
 
     /**
@@ -76,6 +78,6 @@ public final class LettuceLocks {
      */
     public static RedisLockClient over(
             StatefulRedisClusterConnection<?, ?> connection, LockOptions options) {
-        return SyncClient.over(LettuceDriver.of(connection, options), options);
+        return new SyncClient(new LettuceDriver(connection, options), options);
     }
 }

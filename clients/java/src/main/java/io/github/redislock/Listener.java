@@ -1,9 +1,6 @@
 package io.github.redislock;
 
-import java.nio.charset.StandardCharsets;
-import java.util.Map;
 import java.util.UUID;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -16,7 +13,6 @@ final class Listener {
 
     private final Engine engine;
     private final String channel = "redis-lock:" + UUID.randomUUID();
-    private final Map<String, Acquire> waiting = new ConcurrentHashMap<>();
     private volatile Driver.Subscription listening;
 
     Listener(Engine engine) {
@@ -29,24 +25,16 @@ final class Listener {
                 throw failed;
             }
         }
-        engine.at(listening == null ? Engine.pace() : beatNanos(), this::beat);
+        planBeat();
     }
 
     private Driver.Subscription listen() {
-        return engine.driver.listen(channel, this::hear, this::askAgain);
+        return engine.driver.listen(channel, this::hear, engine::askAgain);
     }
 
     /** Until a server that is busy lets it, waiters ask again and again. */
     boolean hears() {
         return listening != null;
-    }
-
-    void add(Acquire request) {
-        waiting.put(request.token, request);
-    }
-
-    void remove(Acquire request) {
-        waiting.remove(request.token);
     }
 
     void waitBy(Request request) {
@@ -55,18 +43,12 @@ final class Listener {
 
     /** On the library's thread, so it only hands on: event fence length-of-the-key key token. */
     private void hear(String message) {
-        String[] words = message.split(" ", 4);
-        byte[] rest = words[3].getBytes(StandardCharsets.UTF_8);
-        int from = Integer.parseInt(words[2]) + 1;
-        String token = new String(rest, from, rest.length - from, StandardCharsets.UTF_8);
-        Acquire request = waiting.get(token);
+        String[] words = message.split(" ", 3);
+        String token = message.substring(message.lastIndexOf(' ') + 1);
+        Acquire request = engine.waiting.get(token);
         if (request != null) {
             request.told(words[0], Long.parseLong(words[1]));
         }
-    }
-
-    private void askAgain() {
-        waiting.values().forEach(Acquire::again);
     }
 
     /** Two of these fit into the grace, so that no place is lost. */
@@ -76,49 +58,48 @@ final class Listener {
                 Math.min(MOST_BEAT_NANOS, engine.options.grace().toNanos() / 4));
     }
 
+    private void planBeat() {
+        engine.at(hears() ? beatNanos() : Engine.PACE_NANOS, this::beat);
+    }
+
     private void beat() {
-        if (listening == null) {
-            connect();
-            return;
+        if (!hears()) {
+            listenAnew();
+        } else if (engine.waiting.isEmpty() || !listening.open().getAsBoolean()) {
+            planBeat(); // One that is not open the library connects anew.
+        } else {
+            listening
+                    .ping()
+                    .get()
+                    .orTimeout(beatNanos(), TimeUnit.NANOSECONDS)
+                    .whenComplete((pong, failed) -> {
+                        if (failed == null || engine.driver.refusal(Engine.cause(failed)) != null) {
+                            planBeat();
+                        } else {
+                            listenAnew();
+                        }
+                    });
         }
-        // One that is not open the library connects anew.
-        if (waiting.isEmpty() || !listening.open().getAsBoolean()) {
-            engine.at(beatNanos(), this::beat);
-            return;
-        }
-        listening
-                .ping()
-                .get()
-                .orTimeout(beatNanos(), TimeUnit.NANOSECONDS)
-                .whenComplete((pong, failed) -> {
-                    if (failed == null || engine.driver.refusal(Engine.cause(failed)) != null) {
-                        engine.at(beatNanos(), this::beat);
-                    } else {
-                        connect();
-                    }
-                });
     }
 
-    /** It may take long. */
-    private void connect() {
-        Engine.daemons("redis-lock-listening").newThread(this::listenAnew).start();
-    }
-
+    /** On a thread of its own, as it may take long. */
     private void listenAnew() {
-        Driver.Subscription before = listening;
-        try {
-            listening = listen();
-            if (before != null) {
-                before.close().run();
+        Engine.daemons("redis-lock-listening").newThread(() -> {
+            Driver.Subscription before = listening;
+            try {
+                listening = listen();
+                if (before != null) {
+                    before.close().run();
+                }
+                if (engine.closed) { // And may have seen only that one.
+                    listening.close().run();
+                }
+                engine.askAgain(); // What was published meanwhile is lost.
+            } catch (RuntimeException outOfReach) {
+                // The next beat tries it again.
             }
-            if (engine.isClosed()) { // And may have seen only that one.
-                listening.close().run();
-            }
-            askAgain(); // What was published meanwhile is lost.
-        } catch (RuntimeException outOfReach) {
-            // The next beat tries it again.
-        }
-        engine.at(listening == null ? Engine.pace() : beatNanos(), this::beat);
+            planBeat();
+        }).start();
     }
 
     /** Another server may be there now, and the one that is listened to may live on. */

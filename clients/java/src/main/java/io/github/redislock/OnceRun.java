@@ -65,18 +65,11 @@ final class OnceRun<T> {
         CompletableFuture<T> future = new CompletableFuture<>();
         isFresh()
                 .thenCompose(fresh -> fresh || future.isDone()
-                        ? CompletableFuture.completedFuture(old)
+                        ? Engine.done(old)
                         : asked(future, make))
-                .whenComplete((bytes, failed) -> engine.call(() -> {
-                    try {
-                        if (failed != null) {
-                            throw failed;
-                        }
-                        future.complete(opened(bytes));
-                    } catch (Throwable why) {
-                        future.completeExceptionally(Engine.cause(why));
-                    }
-                }));
+                .whenCompleteAsync((bytes, failed) -> {}, engine.callbacks) // A failure, too.
+                .thenApply(this::opened)
+                .whenComplete(Engine.settle(future));
         return future;
     }
 
@@ -97,11 +90,11 @@ final class OnceRun<T> {
 
     private CompletableFuture<byte[]> made(
             Hold hold, Supplier<? extends CompletionStage<? extends T>> make) {
-        CompletableFuture<byte[]> making = new CompletableFuture<>();
-        engine.call(() -> FutureLock.<byte[]>begun(
-                        () -> make.get().thenApply(value -> how.pack().apply(value)))
-                .whenComplete(Engine.settle(making)));
-        return making.handle((bytes, failed) -> failed == null
+        return Engine.done(null)
+                .thenComposeAsync(
+                        any -> make.get().thenApply(value -> how.pack().apply(value)),
+                        engine.callbacks)
+                .handle((bytes, failed) -> failed == null
                         ? store(hold, bytes).thenApply(stored -> bytes)
                         : engine.keeper
                                 .abandon(hold)
@@ -130,9 +123,9 @@ final class OnceRun<T> {
 
     /** Nobody waits because of a value that is there. */
     private Acquire acquire(boolean owned) {
-        long waitNanos = how.patience().toNanos() - (System.nanoTime() - beganNanos);
-        return new Acquire(
-                engine, claim, token, engine.ttlMs(), null, old == null ? waitNanos : 0, owned);
+        long leftNanos = how.patience().toNanos() - (System.nanoTime() - beganNanos);
+        long waitNanos = old == null ? leftNanos : 0;
+        return new Acquire(engine, claim, token, engine.ttlMs(), null, waitNanos, owned);
     }
 
     /** Nobody fails because of one, either, unless it will never be made again. */
@@ -157,15 +150,14 @@ final class OnceRun<T> {
 
     /** Renewed until it is stored or abandoned, whatever becomes of the thread. */
     private Hold hold(Acquire.Grant grant) {
-        Hold hold = engine.keeper.hold(grant, claim.held(), null, token, engine.ttlMs());
-        hold.renewed = true;
+        Hold hold = engine.keeper.hold(grant, null, true);
         engine.keeper.watch(hold);
         return hold;
     }
 
     private CompletableFuture<Void> store(Hold hold, byte[] made) {
-        return engine.keeper.store(hold, Request.guarding(
-                claim.name(), token, "SET", name, made, "PX", how.keep().toMillis()));
+        return engine.keeper.store(hold, Request.ofHold(
+                "LOCK.EXEC", claim.name(), token, "SET", name, made, "PX", how.keep().toMillis()));
     }
 
     /** The old value in place of one that could not be made. */
@@ -173,10 +165,8 @@ final class OnceRun<T> {
         if (old == null || failed instanceof Error) {
             return unchecked(failed);
         }
-        LOG.log(
-                System.Logger.Level.WARNING,
-                "A new value of " + name + " could not be made: the old one is used",
-                failed);
+        String text = "A new value of " + name + " could not be made: the old one is used";
+        LOG.log(System.Logger.Level.WARNING, text, failed);
         return old;
     }
 

@@ -94,8 +94,7 @@ public interface RedisHold extends AutoCloseable {
     void release(Duration atLeast);
 
     /**
-     * Gives it back, and has the server end it a time from now: until then nobody else has it. A
-     * lease that ends earlier ends it earlier.
+     * Gives it back, and has the server end it a time from now: until then nobody else has it.
      *
      * @param rest from a millisecond on
      * @throws IllegalMonitorStateException when it was lost before
@@ -104,5 +103,7 @@ public interface RedisHold extends AutoCloseable {
 
     /** As {@link #release()}; nothing where it was released already. */
     @Override
-    void close();
+    default void close() {
+        release();
+    }
 }

@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.*;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
@@ -24,7 +25,16 @@ final class Replies {
             Kind.FINAL,
             Set.of("NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT", "ERR"));
 
+    /** Those that do not say that a command is unknown. */
+    private static final Set<String> OTHERS = WORDS.values().stream()
+            .flatMap(Set::stream)
+            .filter(word -> !word.equals("ERR"))
+            .collect(Collectors.toSet());
+
     static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
+
+    static final String LEASE =
+            "the lease (LockOptions.ttl where none is given, lockAtMostFor of a job)";
 
     /** How servers and proxies say that they have no such command, in lower case. */
     private static final List<String> UNKNOWN =
@@ -34,14 +44,13 @@ final class Replies {
 
     /** Words that are not in the table are final, too. */
     static Kind kind(String error) {
-        return kindOfWord(word(error)).orElse(Kind.FINAL);
+        return Stream.of(Kind.values())
+                .filter(kind -> WORDS.get(kind).contains(word(error)))
+                .findAny()
+                .orElse(Kind.FINAL);
     }
 
-    private static Optional<Kind> kindOfWord(String word) {
-        return Stream.of(Kind.values()).filter(kind -> WORDS.get(kind).contains(word)).findAny();
-    }
-
-    private static String word(String error) {
+    static String word(String error) {
         return error == null ? "" : error.split("[^A-Z]", 2)[0];
     }
 
@@ -59,8 +68,7 @@ final class Replies {
 
     /** Whether an error says that this command is unknown, and not one that it guards. */
     static boolean isUnknown(Request request, String error) {
-        String word = word(error);
-        if (error == null || (kindOfWord(word).isPresent() && !word.equals("ERR"))) {
+        if (error == null || OTHERS.contains(word(error))) {
             return false;
         }
         String text = error.toLowerCase(Locale.ROOT);
@@ -73,18 +81,9 @@ final class Replies {
         return reply instanceof Long number && number > 0;
     }
 
-    /** The server bounds its leases. */
-    static IllegalArgumentException tooLong(Throwable failed) {
-        return new IllegalArgumentException(
-                "the lease (LockOptions.ttl where none is given, lockAtMostFor of a job) is too"
-                        + " long: "
-                        + failed.getMessage(),
-                failed);
-    }
-
-    /** The same bound counts for the least time. */
-    static IllegalArgumentException leastTooLong(Throwable failed) {
-        return new IllegalArgumentException("atLeast is too long: " + failed.getMessage(), failed);
+    /** The server bounds its leases, and the least times. */
+    static IllegalArgumentException tooLong(String time, Throwable failed) {
+        return new IllegalArgumentException(time + " is too long: " + failed.getMessage(), failed);
     }
 
     static IllegalArgumentException crossSlot(Claim claim, Throwable failed) {

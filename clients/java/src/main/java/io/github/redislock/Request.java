@@ -6,11 +6,15 @@ import java.util.List;
 
 /** One command for the server, in the terms of no library. */
 final class Request {
-    /** A key tells a cluster's client where to send the command. */
-    record Word(byte[] bytes, boolean isKey) {}
-
     final String command;
-    private final List<Word> words = new ArrayList<>();
+
+    private final List<byte[]> words = new ArrayList<>();
+
+    /** The first key, which tells a cluster's client where to send the command. */
+    String key = "";
+
+    /** Where it stands among the words; below 0 where there is none. */
+    int keyAt = -1;
 
     /** How long the server may wait before it answers; 0 where it answers at once. */
     long blockMs;
@@ -38,7 +42,7 @@ final class Request {
             request = new Request("LOCK.ONCE").key(claim.name()).key(claim.result());
             request.isRaw = true;
         } else {
-            boolean reads = claim.modes().get(0) == Mode.SHARED;
+            boolean reads = claim.mode() == Claim.Mode.SHARED;
             request = new Request(reads ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE").key(claim.name());
         }
         request.add(token).add(ttlMs);
@@ -46,57 +50,43 @@ final class Request {
             request.add("MODES");
             claim.modes().forEach(request::add);
         }
-        if (claim.limit() > 0) {
-            request.add("LIMIT").add(claim.limit());
-        }
-        if (claim.earlyMs() > 0) {
-            request.add("EARLY").add(claim.earlyMs());
-        }
+        request.option("LIMIT", claim.limit(), 1).option("EARLY", claim.earlyMs(), 1);
         options.linger().ifPresent(linger -> request.lingerMs = linger.toMillis());
         return request;
     }
 
-    static Request renewing(String name, String token, long ttlMs) {
-        return new Request("LOCK.RENEW").key(name).add(token).add(ttlMs);
-    }
-
-    static Request releasing(String name, String token, long leastMs) {
-        Request request = new Request("LOCK.RELEASE").key(name).add(token);
-        return leastMs > 0 ? request.add("ATLEAST").add(leastMs) : request;
-    }
-
-    static Request checking(String name, String token) {
-        return new Request("LOCK.CHECK").key(name).add(token);
-    }
-
-    static Request guarding(String name, String token, String command, Object... words) {
-        Request request = new Request("LOCK.EXEC").key(name).add(token).add(command);
-        for (Object word : words) {
-            request.add(word);
-        }
+    /** Of the hold that a token has on a key: the words follow it. */
+    static Request ofHold(String command, String name, String token, Object... words) {
+        Request request = new Request(command).key(name).add(token);
+        List.of(words).forEach(request::add);
         return request;
     }
 
+    static Request releasing(String name, String token, long leastMs) {
+        return ofHold("LOCK.RELEASE", name, token).option("ATLEAST", leastMs, 1);
+    }
+
     Request key(String name) {
-        words.add(new Word(name.getBytes(StandardCharsets.UTF_8), true));
-        return this;
+        if (keyAt < 0) {
+            key = name;
+            keyAt = words.size();
+        }
+        return add(name);
     }
 
     /** A byte array as it is, and everything else as text. */
     Request add(Object word) {
-        words.add(word(word));
+        words.add(word instanceof byte[] raw ? raw : bytes(word.toString()));
         return this;
     }
 
-    private static Word word(Object word) {
-        byte[] bytes =
-                word instanceof byte[] raw ? raw : word.toString().getBytes(StandardCharsets.UTF_8);
-        return new Word(bytes, false);
+    static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Empty where there is none. */
-    byte[] firstKey() {
-        return words.stream().filter(Word::isKey).findFirst().map(Word::bytes).orElse(new byte[0]);
+    /** Unless it is less than {@code least}. */
+    private Request option(String name, long value, long least) {
+        return value < least ? this : add(name).add(value);
     }
 
     /** Whether it goes by the connection that holds are bound to. */
@@ -105,18 +95,10 @@ final class Request {
     }
 
     /** What follows the command's name. */
-    List<Word> words() {
-        List<Word> all = new ArrayList<>(words);
-        option(all, "BLOCK", blockMs, blockMs > 0);
-        option(all, "KEEP", keepMs, keepMs > 0);
-        option(all, "LINGER", lingerMs, lingerMs >= 0);
-        return all;
-    }
-
-    private static void option(List<Word> words, String name, long ms, boolean wanted) {
-        if (wanted) {
-            words.add(word(name));
-            words.add(word(ms));
-        }
+    List<byte[]> words() {
+        Request all = new Request(command);
+        all.words.addAll(words);
+        all.option("BLOCK", blockMs, 1).option("KEEP", keepMs, 1).option("LINGER", lingerMs, 0);
+        return all.words;
     }
 }

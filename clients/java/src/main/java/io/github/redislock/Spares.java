@@ -39,7 +39,7 @@ final class Spares<C> {
         return null;
     }
 
-    /** Is in use from now on. False where all were closed, and ended. */
+    /** It is in use from now on. False where all were closed, and this one with them. */
     boolean use(C connection) {
         synchronized (this) {
             if (!closed) {
@@ -50,39 +50,24 @@ final class Spares<C> {
         return false;
     }
 
-    /** Ends its use; false where that was done before. */
+    /** Ends its use, and keeps it for the next if it is usable; false where that was done before. */
     boolean giveBack(C connection, boolean usable) {
-        boolean inUse;
         synchronized (this) {
-            inUse = used.remove(connection);
-        }
-        if (inUse && usable) {
-            keep(connection);
-        } else if (inUse) {
-            ending.accept(connection);
-        }
-        return inUse;
-    }
-
-    /** For the next who looks for one. */
-    void keep(C connection) {
-        synchronized (this) {
-            if (!closed && idle.size() < MOST_IDLE) {
-                idle.addFirst(new Idle<>(connection, System.nanoTime()));
-                return;
+            if (!used.remove(connection)) {
+                return false;
+            }
+            if (usable && !closed && idle.size() < MOST_IDLE) {
+                return idle.offerFirst(new Idle<>(connection, System.nanoTime()));
             }
         }
         ending.accept(connection);
+        return true;
     }
 
     void endIdle() {
         for (Idle<C> one; (one = idle.pollFirst()) != null; ) {
             ending.accept(one.connection);
         }
-    }
-
-    synchronized boolean isClosed() {
-        return closed;
     }
 
     /** Ends those in use, too. */

@@ -1,5 +1,7 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.time.Duration;
 import java.util.Map;
 import java.util.UUID;
@@ -18,13 +20,9 @@ final class SyncClient implements RedisLockClient {
     final Engine engine;
     final Keeper keeper;
 
-    SyncClient(Engine engine) {
-        this.engine = engine;
+    SyncClient(Driver driver, LockOptions options) {
+        this.engine = new Engine(driver, options, false);
         this.keeper = engine.keeper;
-    }
-
-    static RedisLockClient over(Driver driver, LockOptions options) {
-        return new SyncClient(new Engine(driver, options, false));
     }
 
     static boolean has(String driver) {
@@ -48,7 +46,7 @@ final class SyncClient implements RedisLockClient {
 
     @Override
     public RedisSemaphore semaphore(String name, int permits) {
-        return new SyncSemaphore(this, Claim.permit(name, permits));
+        return new SyncLock(this, Claim.permit(name, permits));
     }
 
     @Override
@@ -57,8 +55,8 @@ final class SyncClient implements RedisLockClient {
     }
 
     private Claim claim(RedisLock lock) {
-        if (lock instanceof SyncLock mine && mine.client == this) {
-            return mine.claim;
+        if (lock instanceof SyncLock mine && mine.client() == this) {
+            return mine.claim();
         }
         throw new IllegalArgumentException(lock.getName() + " is of another client");
     }
@@ -66,15 +64,15 @@ final class SyncClient implements RedisLockClient {
     @Override
     public boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
-        Claim claim = Claim.one(name, Mode.EXCLUSIVE);
         long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
-        Hold hold = takeAtOnce(claim, mostMs);
-        if (hold == null) {
+        SyncHold held = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE)).takeAtOnce(mostMs);
+        if (held == null) {
             return false;
         }
+        Hold hold = held.hold();
         Engine.join(() -> keeper.beginJob(hold, lockAtLeastFor.toMillis()));
         try {
-            job.accept(new SyncHold(keeper, hold));
+            job.accept(held);
         } catch (Throwable failed) { // Other languages throw checked exceptions, too.
             try {
                 Engine.join(() -> keeper.endJob(hold));
@@ -87,60 +85,34 @@ final class SyncClient implements RedisLockClient {
         return true;
     }
 
-    /** A new hold that belongs to no thread, or null. */
-    Hold takeAtOnce(Claim claim, long leaseMs) {
-        try {
-            return take(claim, 0, leaseMs, false);
-        } catch (InterruptedException never) {
-            throw new AssertionError(never);
-        }
-    }
-
-    /** The same, after a wait. */
-    Hold take(Claim claim, long waitNanos, long leaseMs, boolean interruptible)
-            throws InterruptedException {
-        if (interruptible && Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + claim.title());
-        }
-        Hold hold = acquire(claim, null, leaseMs, waitNanos, interruptible);
-        if (hold != null) {
-            hold.handedOn = true;
-            keeper.watch(hold);
-        }
-        return hold;
-    }
-
     /** A new hold of the calling thread, or the reader's that was converted; null in vain. */
     Hold acquire(Claim claim, Hold reader, long leaseMs, long waitNanos, boolean interruptible)
             throws InterruptedException {
         refuseClosed();
         // A new token, so that nothing that is on its way for an earlier hold can touch this one.
         String token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        long ttlMs = leaseMs == Leases.RENEWED || reader != null && reader.renewed
-                ? engine.ttlMs()
-                : leaseMs;
-        ttlMs = reader == null ? ttlMs : Math.max(ttlMs, reader.lease.leftMs());
-        Acquire.Grant grant =
-                new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true)
-                        .await(interruptible);
+        boolean renewed = leaseMs == Leases.RENEWED;
+        boolean ever = renewed || reader != null && reader.renewed;
+        long wantedMs = ever ? engine.ttlMs() : leaseMs;
+        long ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
+        Acquire acquire = new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true);
+        Acquire.Grant grant = acquire.await(interruptible);
         if (grant == null) {
             return null;
         }
         if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
-            keeper.convert(reader, grant, ttlMs);
-            reader.renewed |= leaseMs == Leases.RENEWED;
+            keeper.begin(reader, grant);
+            reader.renewed |= renewed;
             return reader;
         }
         if (reader != null) {
-            keeper.lose(reader, "it ended while it waited to become the writer");
+            keeper.lose(reader, Keeper.NO_WRITER);
         }
-        Hold hold = keeper.hold(grant, claim, Thread.currentThread(), token, ttlMs);
-        hold.renewed = leaseMs == Leases.RENEWED;
-        return hold;
+        return keeper.hold(grant, Thread.currentThread(), renewed);
     }
 
     private void refuseClosed() {
-        if (engine.isClosed()) {
+        if (engine.closed) {
             throw new IllegalStateException("the client is closed");
         }
     }

@@ -69,9 +69,4 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
             throw Replies.notHeld(hold.claim);
         }
     }
-
-    @Override
-    public void close() {
-        release();
-    }
 }

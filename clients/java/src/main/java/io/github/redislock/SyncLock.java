@@ -1,136 +1,133 @@
 package io.github.redislock;
 
+import io.github.redislock.Claim.Mode;
+
 import java.time.Duration;
 import java.util.Locale;
 import java.util.concurrent.*;
-import java.util.concurrent.locks.Condition;
 
-/** A view of one key, or of several. What a thread holds of it is the client's to know. */
-final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock {
-    private final Mode mode;
-    private final Engine engine;
-    private final Keeper keeper;
-
-    SyncLock(SyncClient client, Claim claim) {
-        super(client, claim);
-        this.mode = claim.several() ? Mode.EXCLUSIVE : claim.modes().get(0);
-        this.engine = client.engine;
-        this.keeper = client.keeper;
-    }
-
-    @Override
-    public void lock() {
-        acquireUninterruptibly(Long.MAX_VALUE, Leases.RENEWED);
-    }
-
+/** A view of one key, of several, or of permits. What a thread holds is the client's to know. */
+record SyncLock(SyncClient client, Claim claim)
+        implements RedisLock, RedisMultiLock, RedisSemaphore {
     @Override
     public void lock(long lease, TimeUnit unit) {
-        acquireUninterruptibly(Long.MAX_VALUE, Leases.ms(lease, unit));
-    }
-
-    private boolean acquireUninterruptibly(long waitNanos, long leaseMs) {
-        try {
-            return acquire(waitNanos, leaseMs, false);
-        } catch (InterruptedException never) {
-            throw new AssertionError(never);
-        }
-    }
-
-    @Override
-    public void lockInterruptibly() throws InterruptedException {
-        acquire(Long.MAX_VALUE, Leases.RENEWED, true);
-    }
-
-    @Override
-    public void lockInterruptibly(long lease, TimeUnit unit) throws InterruptedException {
-        acquire(Long.MAX_VALUE, Leases.ms(lease, unit), true);
+        uninterrupted(() -> locked(Long.MAX_VALUE, Leases.ms(lease, unit), false));
     }
 
     @Override
     public boolean tryLock() {
-        return acquireUninterruptibly(0, Leases.RENEWED);
-    }
-
-    @Override
-    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        return acquire(Math.max(0, unit.toNanos(time)), Leases.RENEWED, true);
+        return uninterrupted(() -> locked(0, Leases.RENEWED, false));
     }
 
     @Override
     public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
-        return acquire(Math.max(0, unit.toNanos(time)), Leases.ms(lease, unit), true);
+        long leaseMs = Leases.ms(lease, unit);
+        refuseInterrupted();
+        return locked(unit.toNanos(time), leaseMs, true);
     }
 
-    private boolean acquire(long waitNanos, long leaseMs, boolean interruptible)
+    @Override
+    public RedisHold tryAcquire() {
+        return takeAtOnce(Leases.RENEWED);
+    }
+
+    SyncHold takeAtOnce(long leaseMs) {
+        return uninterrupted(() -> handedOut(0, leaseMs, false));
+    }
+
+    @Override
+    public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
+        long leaseMs = Leases.ms(lease, unit);
+        refuseInterrupted();
+        return handedOut(unit.toNanos(time), leaseMs, true);
+    }
+
+    /** A new hold that belongs to no thread, or null. */
+    private SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
-        refuseOverlap(interruptible);
+        Hold hold = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
+        if (hold == null) {
+            return null;
+        }
+        hold.handedOn = true;
+        client.keeper.watch(hold);
+        return new SyncHold(client.keeper, hold);
+    }
+
+    private void refuseInterrupted() throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException("before asking for " + claim.title());
+        }
+    }
+
+    private static <T> T uninterrupted(Callable<T> action) {
+        try {
+            return action.call();
+        } catch (Exception failed) {
+            throw Engine.thrown(failed);
+        }
+    }
+
+    private boolean locked(long waitNanos, long leaseMs, boolean interruptible)
+            throws InterruptedException {
+        refuseOverlap();
         Hold hold = mine();
         // A request for a share that the server reads later would undo what comes now unseen.
         if (hold != null && hold.unconfirmed && !becomeReader(hold)) {
             hold = null;
         }
         boolean covered = hold != null
-                && (claim.several() || hold.exclusive > 0 || mode == Mode.SHARED);
+                && (claim.several() || hold.exclusive > 0 || claim.mode() == Mode.SHARED);
         if (covered && prolong(hold, leaseMs)) {
-            hold.add(mode, 1);
+            hold.add(claim.mode(), 1);
             return true;
         }
-        if (hold == null || covered) {
-            Hold taken = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
-            if (taken != null) {
-                taken.add(mode, 1);
-                client.add(taken);
-            }
-            return taken != null;
+        Hold reader = covered ? null : hold;
+        Hold taken;
+        if (reader != null) {
+            convert(reader, true);
         }
-        convert(hold, true);
-        Hold reader = hold;
         try {
             // The clock releases what it ends before that, so it is asked for anew.
-            hold = client.acquire(
-                    claim, reader.isOver() ? null : reader, leaseMs, waitNanos, interruptible);
+            boolean converts = reader != null && !reader.isOver();
+            taken = client.acquire(
+                    claim, converts ? reader : null, leaseMs, waitNanos, interruptible);
         } finally {
-            convert(reader, false);
+            if (reader != null) {
+                convert(reader, false);
+            }
         }
-        if (hold == null) {
-            return false;
+        if (taken != null) {
+            taken.add(claim.mode(), 1);
+            client.add(taken);
         }
-        hold.add(mode, 1);
-        if (hold == reader) {
-            keeper.watch(hold);
-        } else {
-            client.add(hold);
-        }
-        return true;
+        return taken != null;
     }
 
     /** Waits for a renewal that is under way, as that may bind it by the mode that it had. */
     private static void convert(Hold hold, boolean now) {
         Engine.join(() -> hold.inTurn(() -> {
             hold.converting = now;
-            return CompletableFuture.completedFuture(null);
+            return Engine.done(null);
         }));
     }
 
     private boolean prolong(Hold hold, long leaseMs) {
-        return Engine.join(() -> keeper.prolong(hold, leaseMs == Leases.RENEWED, leaseMs));
+        return Engine.join(() -> client.keeper.prolong(hold, leaseMs == Leases.RENEWED, leaseMs));
     }
 
     /** The last write lock goes and read locks stay: one step on the server. False when lost. */
     private boolean becomeReader(Hold hold) {
         convert(hold, true);
         try {
-            return Engine.join(() -> keeper.restoreReader(hold, Keeper.GONE));
+            return Engine.join(() -> client.keeper.restoreReader(hold, Keeper.GONE));
         } finally {
             convert(hold, false);
         }
     }
 
     /** The thread may hold only by this what it asks for by it: it would wait for itself. */
-    private void refuseOverlap(boolean interruptible) throws InterruptedException {
-        if (interruptible && Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + claim.title());
-        }
+    private void refuseOverlap() {
         for (String name : claim.names()) {
             Hold hold = client.mine(name);
             if (hold != null
@@ -144,32 +141,22 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
     }
 
     @Override
-    public void unlock() {
-        unlock(0);
-    }
-
-    @Override
     public void unlock(Duration atLeast) {
-        unlock(Leases.leastMs(atLeast));
-    }
-
-    private void unlock(long leastMs) {
+        long leastMs = Leases.leastMs(atLeast);
         Hold hold = held();
-        if (hold.count(mode) > 1 || (mode == Mode.SHARED && hold.exclusive > 0)) {
-            hold.add(mode, -1);
-        } else if (mode == Mode.EXCLUSIVE && hold.shared > 0) {
+        if (hold.count(claim.mode()) > 1 || (claim.mode() == Mode.SHARED && hold.exclusive > 0)) {
+            hold.add(claim.mode(), -1);
+        } else if (claim.mode() == Mode.EXCLUSIVE && hold.shared > 0) {
             downgrade(hold);
         } else {
-            boolean held;
             try {
-                held = Engine.join(() -> keeper.release(hold, leastMs));
+                if (!Engine.join(() -> client.keeper.release(hold, leastMs))) {
+                    throw Replies.notHeld(claim);
+                }
             } finally {
                 if (hold.isOver()) { // Otherwise it can be tried again.
                     client.forget(hold);
                 }
-            }
-            if (!held) {
-                throw Replies.notHeld(claim);
             }
         }
     }
@@ -181,7 +168,7 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
                 throw Replies.notHeld(claim);
             }
         } catch (RuntimeException failed) {
-            if (engine.driver.refusal(failed) != null) { // The server has not done it.
+            if (client.engine.driver.refusal(failed) != null) { // The server has not done it.
                 hold.exclusive = 1;
                 hold.unconfirmed = false;
             }
@@ -192,12 +179,7 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
     @Override
     public boolean renew(Duration ttl) {
         Hold hold = held();
-        return Engine.join(() -> keeper.set(hold, Leases.ms(ttl)));
-    }
-
-    @Override
-    public Condition newCondition() {
-        throw new UnsupportedOperationException("a lock of the server has no conditions");
+        return Engine.join(() -> client.keeper.set(hold, Leases.ms(ttl)));
     }
 
     @Override
@@ -206,60 +188,73 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
     }
 
     @Override
-    public boolean isHeldByCurrentThread() {
-        return getHoldCount() > 0;
-    }
-
-    @Override
     public int getHoldCount() {
         Hold hold = mine();
-        return hold == null ? 0 : hold.count(mode);
+        return hold == null ? 0 : hold.count(claim.mode());
     }
 
     @Override
     public boolean check() {
         Hold hold = mine();
-        return hold != null && hold.count(mode) > 0 && Engine.join(() -> keeper.check(hold));
+        boolean counts = hold != null && hold.count(claim.mode()) > 0;
+        return counts && Engine.join(() -> client.keeper.check(hold));
     }
 
     @Override
     public Object exec(String command, Object... arguments) {
         Hold hold = held();
-        return Engine.join(() -> keeper.exec(hold, command, arguments));
+        return Engine.join(() -> client.keeper.exec(hold, command, arguments));
     }
 
     @Override
     public boolean isLocked() {
-        String mine = mode.name().toLowerCase(Locale.ROOT);
-        return Engine.join(() -> engine.info(getName())
+        String mine = claim.mode().name().toLowerCase(Locale.ROOT);
+        return Engine.join(() -> client.engine
+                .info(getName())
                 .thenApply(info -> info.getOrDefault("mode", "free").equals(mine))
-                .exceptionally(failed -> {
-                    if (engine.isError(failed, "WRONGTYPE")) {
-                        return true; // An old client holds it, in its own way.
-                    }
-                    throw new CompletionException(Engine.cause(failed));
-                }));
+                // An old client may hold it, in its own way.
+                .exceptionallyCompose(failed -> client.engine.isError(failed, "WRONGTYPE")
+                        ? Engine.done(true)
+                        : Engine.failed(failed)));
     }
 
     @Override
     public long remainTimeToLive() {
-        return (Long) Engine.join(
-                () -> engine.again(() -> engine.send(new Request("PTTL").key(getName()))));
+        return (Long) asked("PTTL");
+    }
+
+    private Object asked(String command) {
+        Engine engine = client.engine;
+        return Engine.join(
+                () -> engine.again(() -> engine.send(new Request(command).key(getName()))));
     }
 
     @Override
     public boolean forceUnlock() {
         Hold hold = client.mine(getName());
-        boolean held = Replies.isOne(Engine.join(
-                () -> engine.again(() -> engine.send(new Request("DEL").key(getName())))));
+        boolean held = Replies.isOne(asked("DEL"));
         if (hold != null) {
-            hold.giveBack();
+            hold.end(true);
             client.forget(hold);
             if (hold.claim.several()) {
-                Engine.join(() -> engine.giveUp(hold.claim, hold.token, 0));
+                Engine.join(() -> client.engine.giveUp(hold.claim, hold.token, 0));
             }
         }
         return held;
+    }
+
+    @Override
+    public int availablePermits() {
+        Object holders = Engine.join(() -> client.engine.info(getName())).get("holder-count");
+        if (client.engine.fallback.isUsed()) {
+            throw Fallback.lacks(Fallback.SEMAPHORE);
+        }
+        return (int) Math.max(0, claim.limit() - (holders instanceof Long count ? count : 0));
+    }
+
+    @Override
+    public String getName() {
+        return claim.name();
     }
 
     /** The calling thread's hold on just this; null when it has none. */
@@ -272,7 +267,7 @@ final class SyncLock extends SyncSemaphore implements RedisLock, RedisMultiLock 
 
     private Hold held() {
         Hold hold = mine();
-        if (hold == null || hold.count(mode) == 0) {
+        if (hold == null || hold.count(claim.mode()) == 0) {
             throw Replies.notHeld(claim);
         }
         return hold;

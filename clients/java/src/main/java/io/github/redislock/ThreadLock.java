@@ -7,27 +7,39 @@ import java.util.concurrent.locks.Lock;
 
 /**
  * What a lock of one key and one of several have in common. By the methods of {@link Lock} a thread
- * holds it, reentrantly. By {@link #acquire()} and {@link #tryAcquire()} nobody in particular does:
- * they give a {@link RedisHold}, which any thread may renew and give back.
+ * holds it, reentrantly. By {@link Holds#acquire()} and {@link Holds#tryAcquire()} nobody in
+ * particular does: they give a {@link RedisHold}, which any thread may renew and give back.
  */
-public interface ThreadLock extends Lock {
+public interface ThreadLock extends Lock, Holds {
+    @Override
+    default void lock() {
+        lock(-1, TimeUnit.NANOSECONDS);
+    }
+
     /**
      * As {@link #lock()}, for a time.
      *
-     * @param lease after which it ends by itself
+     * @param lease after which it ends by itself; -1 for none
      * @param unit of the lease
      */
     void lock(long lease, TimeUnit unit);
 
+    @Override
+    default void lockInterruptibly() throws InterruptedException {
+        lockInterruptibly(-1, TimeUnit.NANOSECONDS);
+    }
+
     /**
      * As {@link #lockInterruptibly()}, for a time.
      *
-     * @param lease after which it ends by itself
+     * @param lease after which it ends by itself; -1 for none
      * @param unit of the lease
      * @throws InterruptedException when the thread is interrupted; it then holds nothing more than
      *     before
      */
-    void lockInterruptibly(long lease, TimeUnit unit) throws InterruptedException;
+    default void lockInterruptibly(long lease, TimeUnit unit) throws InterruptedException {
+        tryLock(Long.MAX_VALUE, lease, unit);
+    }
 
     /**
      * Does not wait, nor pass those who do: it is false when somebody waits, even if the lock is
@@ -36,11 +48,16 @@ public interface ThreadLock extends Lock {
     @Override
     boolean tryLock();
 
+    @Override
+    default boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        return tryLock(time, -1, unit);
+    }
+
     /**
      * As {@link #tryLock(long, TimeUnit)}, for a time.
      *
      * @param time to wait at most
-     * @param lease after which it ends by itself
+     * @param lease after which it ends by itself; -1 for none
      * @param unit of both
      * @return whether it is held
      * @throws InterruptedException when the thread is interrupted; it then holds nothing more than
@@ -56,7 +73,9 @@ public interface ThreadLock extends Lock {
      * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it
      */
     @Override
-    void unlock();
+    default void unlock() {
+        unlock(Duration.ZERO);
+    }
 
     /**
      * As {@link #unlock()}, but the last one keeps the lock for a time after its grant, by the
@@ -83,60 +102,14 @@ public interface ThreadLock extends Lock {
     boolean renew(Duration ttl);
 
     /**
-     * Waits in the server's queue for a hold that belongs to no thread. It is not reentrant, and is
-     * renewed until {@link RedisHold#release()} or {@link RedisLockClient#close()}.
-     *
-     * @return the hold, to be closed
-     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
-     */
-    RedisHold acquire() throws InterruptedException;
-
-    /**
-     * As {@link #acquire()}, for a time.
-     *
-     * @param lease after which the hold ends by itself
-     * @param unit of the lease
-     * @return the hold, to be closed
-     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
-     */
-    RedisHold acquire(long lease, TimeUnit unit) throws InterruptedException;
-
-    /**
-     * Does not wait, nor pass those who do.
-     *
-     * @return a hold that belongs to no thread, to be closed, or null when somebody holds the lock
-     *     or waits for it
-     */
-    RedisHold tryAcquire();
-
-    /**
-     * Waits in the server's queue, for a time.
-     *
-     * @param time to wait at most
-     * @param unit of the time
-     * @return a hold that belongs to no thread, to be closed, or null when the time was over
-     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
-     */
-    RedisHold tryAcquire(long time, TimeUnit unit) throws InterruptedException;
-
-    /**
-     * As {@link #tryAcquire(long, TimeUnit)}, for a time.
-     *
-     * @param time to wait at most; with 0 it does not wait
-     * @param lease after which the hold ends by itself
-     * @param unit of both
-     * @return a hold that belongs to no thread, to be closed, or null when the time was over
-     * @throws InterruptedException when the thread is interrupted; nothing is left of the request
-     */
-    RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException;
-
-    /**
      * There is none.
      *
      * @throws UnsupportedOperationException always
      */
     @Override
-    Condition newCondition();
+    default Condition newCondition() {
+        throw new UnsupportedOperationException("a lock of the server has no conditions");
+    }
 
     /**
      * The number to send with every write, so that the resource can refuse an owner that has been
@@ -154,7 +127,9 @@ public interface ThreadLock extends Lock {
      *
      * @return whether it does
      */
-    boolean isHeldByCurrentThread();
+    default boolean isHeldByCurrentThread() {
+        return getHoldCount() > 0;
+    }
 
     /**
      * How often the thread has locked and not unlocked it.

@@ -5,7 +5,6 @@ import redis.clients.jedis.UnifiedJedis;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * Over a client of the application that finds its servers itself: {@code JedisCluster}, {@code
@@ -28,13 +27,12 @@ final class UnifiedJedisDriver extends JedisReplies {
 
     private Object execute(Request request) {
         // The way that all versions have in a cluster, too: the first key tells the node.
-        byte[][] words = request.words().stream().map(Request.Word::bytes).toArray(byte[][]::new);
-        byte[] key = request.firstKey();
+        byte[] key = Request.bytes(request.key);
         return plain(
                 request,
                 request.blockMs > 0
-                        ? jedis.sendBlockingCommand(key, name(request), words)
-                        : jedis.sendCommand(key, name(request), words));
+                        ? jedis.sendBlockingCommand(key, name(request), words(request))
+                        : jedis.sendCommand(key, name(request), words(request)));
     }
 
     @Override
@@ -42,13 +40,8 @@ final class UnifiedJedisDriver extends JedisReplies {
         if (!waiters.tryAcquire()) {
             return null;
         }
-        AtomicBoolean open = new AtomicBoolean(true);
-        return CompletableFuture.completedFuture(new Line(
-                (request, answerEnd) -> done(() -> execute(request)), usable -> {
-                    if (open.getAndSet(false)) {
-                        waiters.release();
-                    }
-                }));
+        return Engine.done(new Line(
+                (request, answerEnd) -> done(() -> execute(request)), usable -> waiters.release()));
     }
 
     @Override

@@ -62,7 +62,8 @@ class LeaseTest extends ServerTest {
             long lastedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - startNanos);
             assertTrue(lastedMs >= leaseMs - 1, "it lasted for " + lastedMs + " ms");
             assertEquals(Keeper.ENDED, awaitLost().reason());
-            assertTrue(server.calls("lock.release") > 0, "which would have ended a renewal");
+            // Which would have ended a renewal.
+            Eventually.isTrue("it has come", () -> server.calls("lock.release") > 0);
             locks.lock("a").unlock();
         }
     }

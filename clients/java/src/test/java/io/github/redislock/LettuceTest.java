@@ -126,7 +126,7 @@ class LettuceTest extends ServerTest {
         LettuceLockClient far = far(endless);
         AsyncLock both = far.multiLock(far.lock("a"), far.lock("b"));
         List<CompletableFuture<AsyncHold>> waiting =
-                List.of(far.lock("a").lock(), far.semaphore("a", 1).acquire(), both.lock());
+                List.of(far.lock("a").lock(), far.semaphore("a", 1).lock(), both.lock());
         awaitWaiters("a", 3);
         awaitWaiters("b", 1);
         if (closed) {

@@ -76,7 +76,7 @@ enum Way {
         /** Null when it could not be had in time. With a lease of -1 it is renewed. */
         RedisHold take(Kind kind, List<String> names, long waitMs, long leaseMs) {
             if (futures == null) {
-                SyncSemaphore lock = (SyncSemaphore) lock(
+                Holds lock = (Holds) lock(
                         kind,
                         names,
                         locks::lock,

@@ -6,7 +6,6 @@ import io.github.redislock.RedisLockClient;
 import net.javacrumbs.shedlock.core.*;
 import net.javacrumbs.shedlock.support.LockException;
 
-import java.time.Duration;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
@@ -55,11 +54,9 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
         RedisHold hold;
         try {
+            long ttlMs = RedisSimpleLock.ttl(configuration).toMillis();
             hold = client.lock(prefix + configuration.getName())
-                    .tryAcquire(
-                            0,
-                            RedisSimpleLock.ttl(configuration).toMillis(),
-                            TimeUnit.MILLISECONDS);
+                    .tryAcquire(0, ttlMs, TimeUnit.MILLISECONDS);
         } catch (InterruptedException cut) {
             Thread.currentThread().interrupt();
             throw new LockException("interrupted before the lock was asked for", cut);
@@ -67,18 +64,13 @@ public final class RedisLockProvider implements ExtensibleLockProvider {
         if (hold == null) {
             return Optional.empty();
         }
-        Duration atLeast = configuration.getLockAtLeastFor();
-        refuseInFallback(hold, atLeast);
-        return Optional.of(new RedisSimpleLock(configuration, hold, null));
-    }
-
-    /** Before the job is run, as it cannot be kept after it. */
-    private static void refuseInFallback(RedisHold hold, Duration atLeast) {
-        if (hold.fence() == 0 && !atLeast.isZero()) {
+        // Before the job is run, as it cannot be kept after it.
+        if (hold.fence() == 0 && !configuration.getLockAtLeastFor().isZero()) {
             hold.release();
             throw new UnsupportedOperationException(
                     "lockAtLeastFor is not available in the fallback for a server without the"
                             + " redis-lock module: set it to zero, or load the module");
         }
+        return Optional.of(new RedisSimpleLock(configuration, hold, null));
     }
 }

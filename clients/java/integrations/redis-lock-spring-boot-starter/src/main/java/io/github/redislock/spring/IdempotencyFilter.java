@@ -120,16 +120,15 @@ public class IdempotencyFilter extends OncePerRequestFilter {
             problem(response, 413, "The body is too long.");
             return;
         }
-        byte[] mark = digest(List.of(
+        HttpServletRequest again =
+                new Repeatable(request, parsed ? request.getInputStream() : new Body(body));
+        byte[] mark = digest(
                 bytes(request.getMethod()),
                 bytes(request.getRequestURI()),
                 bytes(String.valueOf(request.getQueryString())),
-                body));
+                body);
         // What a client has chosen is no part of the name: its braces would say the slot.
-        String name = "idempotency:"
-                + HexFormat.of()
-                        .formatHex(digest(List.of(
-                                bytes(caller(request)), bytes(request.getHeader(HEADER)))));
+        byte[] key = digest(bytes(caller(request)), bytes(request.getHeader(HEADER)));
         Once<byte[]> how = Once.bytes()
                 .withKeep(keep)
                 .withEarly(Duration.ZERO)
@@ -137,8 +136,8 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         ContentCachingResponseWrapper first = new ContentCachingResponseWrapper(response);
         boolean[] answered = {false};
         try {
-            byte[] stored = locks.once(name, how, () -> {
-                chain.doFilter(new Repeatable(request, parsed ? null : body), first);
+            byte[] stored = locks.once("idempotency:" + HexFormat.of().formatHex(key), how, () -> {
+                chain.doFilter(again, first);
                 answered[0] = true;
                 if (first.getStatus() >= 500) {
                     throw new NotKeptException();
@@ -180,7 +179,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
                 words.add(part.getInputStream().readAllBytes());
             }
         }
-        return digest(words);
+        return digest(words.toArray(byte[][]::new));
     }
 
     private static byte[] packed(byte[] mark, ContentCachingResponseWrapper answer)
@@ -236,7 +235,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
     }
 
     /** Each word counts with its length. */
-    private static byte[] digest(List<byte[]> words) {
+    private static byte[] digest(byte[]... words) {
         try {
             MessageDigest sum = MessageDigest.getInstance("SHA-256");
             for (byte[] word : words) {
@@ -253,21 +252,18 @@ public class IdempotencyFilter extends OncePerRequestFilter {
     private static final class Repeatable extends HttpServletRequestWrapper {
         private final ServletInputStream body;
 
-        Repeatable(HttpServletRequest request, byte[] body) {
+        Repeatable(HttpServletRequest request, ServletInputStream body) {
             super(request);
-            this.body = body == null ? null : new Body(body);
+            this.body = body;
         }
 
         @Override
-        public ServletInputStream getInputStream() throws IOException {
-            return body == null ? super.getInputStream() : body;
+        public ServletInputStream getInputStream() {
+            return body;
         }
 
         @Override
         public BufferedReader getReader() throws IOException {
-            if (body == null) {
-                return super.getReader();
-            }
             String given = getCharacterEncoding();
             return new BufferedReader(
                     new InputStreamReader(body, given == null ? "ISO-8859-1" : given));
@@ -289,11 +285,6 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         @Override
         public int read() {
             return bytes.read();
-        }
-
-        @Override
-        public int read(byte[] into, int from, int count) {
-            return bytes.read(into, from, count);
         }
 
         @Override

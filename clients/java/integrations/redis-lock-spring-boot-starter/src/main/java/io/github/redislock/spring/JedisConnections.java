@@ -9,8 +9,6 @@ import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 import redis.clients.jedis.*;
 import redis.clients.jedis.util.Pool;
 
-import java.net.URLEncoder;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.Set;
@@ -18,65 +16,32 @@ import java.util.stream.Collectors;
 
 /** Connections by Jedis, with classes that all of its versions from 5 to 8 have. */
 @SuppressWarnings("deprecation")
-final class JedisConnections {
+record JedisConnections(JedisConnectionFactory factory, LockOptions options, Duration answer) {
     /** Threads that wait at once in a cluster, each with a connection in hand. */
     private static final int WAITERS = 1_000;
 
     private static final int CLUSTER_ATTEMPTS = 5;
 
-    private final JedisConnectionFactory factory;
-    private final LockOptions options;
-    private final Duration answer;
-
-    private JedisConnections(JedisConnectionFactory factory, LockOptions options) {
-        this.factory = factory;
-        this.options = options;
-        this.answer = RedisLockConnection.answerTime(options);
-    }
-
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
-        JedisConnections like = new JedisConnections((JedisConnectionFactory) factory, options);
+        // A renewal without an answer after a third of the ttl must be tried again.
+        Duration answer = Duration.ofMillis(Math.min(2_000, options.ttl().toMillis() / 3));
+        JedisConnections like =
+                new JedisConnections((JedisConnectionFactory) factory, options, answer);
         RedisClusterConfiguration cluster = like.factory.getClusterConfiguration();
+        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
         if (cluster != null) {
             return like.cluster(cluster);
         }
-        RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
-        JedisClientConfiguration client = like.factory.getClientConfiguration();
-        if (sentinel == null && !client.isUseSsl() && client.getClientName().isEmpty()) {
-            String url = url(like.factory.getStandaloneConfiguration());
-            // Its waiting threads notice an interrupt at once.
-            return new RedisLockConnection(RedisLockClient.connect(url, options), () -> {});
+        if (sentinel != null) {
+            Pool<Jedis> pool = like.sentinel(sentinel);
+            return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
         }
-        Pool<Jedis> pool = sentinel == null
-                ? like.standalone(like.factory.getStandaloneConfiguration())
-                : like.sentinel(sentinel);
-        return new RedisLockConnection(JedisLocks.over(pool, options), pool::close);
-    }
-
-    private static String url(RedisStandaloneConfiguration server) {
-        String user = server.getUsername() == null ? "" : server.getUsername();
-        String login = server.getPassword()
-                .map(password -> encoded(user) + ":" + encoded(new String(password)) + "@")
-                .orElse("");
-        String host = server.getHostName();
-        return "redis://"
-                + login
-                + (host.contains(":") && !host.startsWith("[") ? "[" + host + "]" : host)
-                + ":"
-                + server.getPort()
-                + "/"
-                + server.getDatabase();
-    }
-
-    private static String encoded(String text) {
-        return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
-    }
-
-    private JedisPool standalone(RedisStandaloneConfiguration server) {
-        return new JedisPool(
-                new JedisPoolConfig(),
-                new HostAndPort(server.getHostName(), server.getPort()),
-                config(server.getUsername(), server.getPassword(), server.getDatabase()));
+        RedisStandaloneConfiguration one = like.factory.getStandaloneConfiguration();
+        RedisLockClient client = JedisLocks.to(
+                new HostAndPort(one.getHostName(), one.getPort()),
+                like.config(one.getUsername(), one.getPassword(), one.getDatabase()),
+                options);
+        return new RedisLockConnection(client, () -> {});
     }
 
     private JedisSentinelPool sentinel(RedisSentinelConfiguration servers) {

@@ -6,9 +6,7 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.cluster.RedisClusterClient;
 
 import org.springframework.beans.DirectFieldAccessor;
-import org.springframework.data.redis.connection.RedisConnectionFactory;
-import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
-import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
+import org.springframework.data.redis.connection.*;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /**
@@ -23,10 +21,10 @@ final class LettuceConnections {
         own.afterPropertiesSet();
         try {
             own.start(); // Unless it has done so by itself.
-            RedisLockClient locks = own.getRequiredNativeClient()
-                            instanceof RedisClusterClient cluster
+            Object client = own.getRequiredNativeClient();
+            RedisLockClient locks = client instanceof RedisClusterClient cluster
                     ? LettuceLocks.over(cluster, options)
-                    : LettuceLocks.over((RedisClient) own.getRequiredNativeClient(), options);
+                    : LettuceLocks.over((RedisClient) client, options);
             return new RedisLockConnection(locks, own::destroy);
         } catch (RuntimeException failed) {
             own.destroy();
@@ -34,23 +32,15 @@ final class LettuceConnections {
         }
     }
 
+    /** By the field, for which there is no public way: the getters may have the default server. */
     private static LettuceConnectionFactory copy(LettuceConnectionFactory theirs) {
-        LettuceClientConfiguration client = theirs.getClientConfiguration();
-        if (theirs.getClusterConfiguration() != null) {
-            return new LettuceConnectionFactory(theirs.getClusterConfiguration(), client);
-        }
-        return theirs.getSentinelConfiguration() != null
-                ? new LettuceConnectionFactory(theirs.getSentinelConfiguration(), client)
-                : new LettuceConnectionFactory(standalone(theirs), client);
-    }
-
-    /** By the field, for which there is no public way: the getter may have the default server. */
-    private static RedisStandaloneConfiguration standalone(LettuceConnectionFactory theirs) {
         Object madeOf = new DirectFieldAccessor(theirs).getPropertyValue("configuration");
-        if (madeOf instanceof RedisStandaloneConfiguration server) {
-            return server;
+        if (madeOf instanceof RedisSocketConfiguration
+                || madeOf instanceof RedisStaticMasterReplicaConfiguration) {
+            throw new IllegalStateException("a LettuceConnectionFactory of a socket or of a static"
+                    + " primary with replicas has no locks: define a RedisLockClient bean");
         }
-        throw new IllegalStateException("the locks cannot use a LettuceConnectionFactory of a socket"
-                + " or of a static primary with replicas: define a RedisLockClient bean");
+        return new LettuceConnectionFactory(
+                (RedisConfiguration) madeOf, theirs.getClientConfiguration());
     }
 }

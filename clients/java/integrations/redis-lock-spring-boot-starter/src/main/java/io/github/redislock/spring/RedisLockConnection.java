@@ -6,8 +6,6 @@ import io.github.redislock.RedisLockClient;
 import org.springframework.data.redis.connection.RedisConnectionFactory;
 import org.springframework.util.ClassUtils;
 
-import java.time.Duration;
-
 /**
  * Connections of the locks' own, to the server that the application's connection factory names and
  * by the same driver. They do not end when the factory is stopped, so that what is unlocked during
@@ -17,7 +15,6 @@ import java.time.Duration;
  * @param closing ends the driver, after the client
  */
 record RedisLockConnection(RedisLockClient client, Runnable closing) implements AutoCloseable {
-    private static final Duration LONGEST_ANSWER = Duration.ofSeconds(2);
     private static final String CONNECTION = "org.springframework.data.redis.connection.";
 
     /** By the kind of the factory. Classes of an absent driver are not touched. */
@@ -36,12 +33,6 @@ record RedisLockConnection(RedisLockClient client, Runnable closing) implements 
         ClassLoader loader = RedisLockConnection.class.getClassLoader();
         return ClassUtils.isPresent(name, loader)
                 && ClassUtils.resolveClassName(name, loader).isInstance(factory);
-    }
-
-    /** A renewal without an answer after a third of the ttl must be tried again. */
-    static Duration answerTime(LockOptions options) {
-        Duration third = options.ttl().dividedBy(3);
-        return third.compareTo(LONGEST_ANSWER) < 0 ? third : LONGEST_ANSWER;
     }
 
     @Override

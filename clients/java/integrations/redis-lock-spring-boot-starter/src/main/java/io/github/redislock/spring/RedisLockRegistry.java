@@ -7,7 +7,9 @@ import org.springframework.integration.support.locks.*;
 import org.springframework.util.ClassUtils;
 
 import java.time.Duration;
+import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * Spring Integration's {@link LockRegistry} with locks that the server keeps. Two registries are
@@ -27,7 +29,7 @@ public final class RedisLockRegistry
 
     private static final Duration LONGEST_GOODBYE = Duration.ofSeconds(1);
 
-    private final RedisRegistryLock.Depths depths = new RedisRegistryLock.Depths();
+    private final Map<RedisRegistryLock.Held, Boolean> holds = new ConcurrentHashMap<>();
     private final RedisLockClient client;
     private final String prefix;
     private final Duration ttl;
@@ -65,8 +67,8 @@ public final class RedisLockRegistry
         String key = prefix + Objects.requireNonNull(lockKey, "lockKey");
         RedisLock lock = client.lock(key);
         return DISTRIBUTED
-                ? DistributedRegistryLock.of(lock, depths)
-                : new RedisRegistryLock(lock, depths);
+                ? DistributedRegistryLock.of(lock, holds)
+                : new RedisRegistryLock(lock, holds);
     }
 
     /**
@@ -123,6 +125,10 @@ public final class RedisLockRegistry
      */
     @Override
     public void destroy() throws InterruptedException {
-        depths.awaitNone(LONGEST_GOODBYE);
+        long end = System.nanoTime() + LONGEST_GOODBYE.toNanos();
+        while (holds.keySet().stream().anyMatch(RedisRegistryLock.Held::isAlive)
+                && end - System.nanoTime() > 0) {
+            Thread.sleep(10);
+        }
     }
 }

@@ -3,7 +3,7 @@ package io.github.redislock.spring;
 import io.github.redislock.RedisLock;
 
 import java.time.Duration;
-import java.util.*;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -18,39 +18,10 @@ import java.util.concurrent.locks.Lock;
  * <p>With Spring Integration 7 it is a {@code DistributedLock}.
  */
 public class RedisRegistryLock implements Lock {
-    /** What the calling thread has of one key. */
-    private static final class Depth {
-        private int count = 1;
-        private boolean renewed;
-    }
-
-    /** What each thread that lives has of the keys of one registry. */
-    static final class Depths {
-        private final Map<Thread, Map<String, Depth>> all =
-                Collections.synchronizedMap(new WeakHashMap<>());
-
-        private Map<String, Depth> mine() {
-            return all.getOrDefault(Thread.currentThread(), Map.of());
-        }
-
-        private void add(String key, Depth depth) {
-            all.computeIfAbsent(Thread.currentThread(), thread -> new HashMap<>()).put(key, depth);
-        }
-
-        private void remove(String key) {
-            if (mine().size() > 1) {
-                mine().remove(key);
-            } else if (mine().containsKey(key)) {
-                all.remove(Thread.currentThread());
-            }
-        }
-
-        /** Waits until no thread holds anything, for a time. */
-        void awaitNone(Duration time) throws InterruptedException {
-            long end = System.nanoTime() + time.toNanos();
-            while (!all.isEmpty() && end - System.nanoTime() > 0) {
-                Thread.sleep(10);
-            }
+    /** What a thread holds, as far as it was told. */
+    record Held(Thread thread, String key) {
+        boolean isAlive() {
+            return thread.isAlive();
         }
     }
 
@@ -58,11 +29,13 @@ public class RedisRegistryLock implements Lock {
     private static final long RENEWED = -1;
 
     private final RedisLock lock;
-    private final Depths depths;
 
-    RedisRegistryLock(RedisLock lock, Depths depths) {
+    /** Of all threads of the registry, and whether it has no ttl of its own. */
+    private final Map<Held, Boolean> holds;
+
+    RedisRegistryLock(RedisLock lock, Map<Held, Boolean> holds) {
         this.lock = lock;
-        this.depths = depths;
+        this.holds = holds;
     }
 
     @Override
@@ -93,11 +66,7 @@ public class RedisRegistryLock implements Lock {
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
-        refuseInterrupted();
-        if (!nest(RENEWED)) {
-            lock.lockInterruptibly();
-            begin(RENEWED);
-        }
+        tryLock(Long.MAX_VALUE, RENEWED, TimeUnit.MILLISECONDS);
     }
 
     @Override
@@ -107,8 +76,7 @@ public class RedisRegistryLock implements Lock {
 
     @Override
     public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
-        refuseInterrupted();
-        return nest(RENEWED) || (lock.tryLock(time, unit) && begin(RENEWED));
+        return tryLock(time, RENEWED, unit);
     }
 
     /**
@@ -120,10 +88,14 @@ public class RedisRegistryLock implements Lock {
      * @throws InterruptedException when the thread is interrupted; nothing is left of the request
      */
     public boolean tryLock(Duration waitTime, Duration ttl) throws InterruptedException {
-        refuseInterrupted();
-        long waitMs = waitTime.toMillis();
-        long ttlMs = ttlMs(ttl);
-        return nest(ttlMs) || (lock.tryLock(waitMs, ttlMs, TimeUnit.MILLISECONDS) && begin(ttlMs));
+        return tryLock(waitTime.toMillis(), ttlMs(ttl), TimeUnit.MILLISECONDS);
+    }
+
+    private boolean tryLock(long time, long ttl, TimeUnit unit) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException("before asking for a lock");
+        }
+        return nest(ttl) || (lock.tryLock(time, ttl, unit) && begin(ttl));
     }
 
     /**
@@ -133,14 +105,11 @@ public class RedisRegistryLock implements Lock {
      */
     @Override
     public void unlock() {
-        Depth depth = depths.mine().get(getKey());
-        boolean more = false;
         try {
             lock.unlock();
-            more = depth != null && --depth.count > 0;
         } finally {
-            if (!more) {
-                depths.remove(getKey());
+            if (lock.getHoldCount() == 0) {
+                holds.remove(mine());
             }
         }
     }
@@ -194,35 +163,34 @@ public class RedisRegistryLock implements Lock {
         return lock.check();
     }
 
+    private Held mine() {
+        return new Held(Thread.currentThread(), getKey());
+    }
+
     /** Whether the calling thread's hold has no ttl of its own. */
     boolean isRenewed() {
-        return mine().renewed;
+        Boolean renewed = holds.get(mine());
+        if (renewed == null) {
+            throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
+        }
+        return renewed;
     }
 
     /** Gives the calling thread's hold a ttl of its own; false when it was lost. */
     boolean renew(Duration ttl) {
-        Depth depth = mine();
+        isRenewed(); // It throws where the thread holds nothing.
         try {
             boolean held = lock.renew(ttl);
-            depth.renewed = false;
+            holds.put(mine(), false);
             return held;
         } catch (IllegalMonitorStateException noticedBefore) {
             return false;
         }
     }
 
-    private Depth mine() {
-        Depth depth = depths.mine().get(getKey());
-        if (depth == null) {
-            throw new IllegalMonitorStateException("the lock of " + getKey() + " is not held here");
-        }
-        return depth;
-    }
-
-    private boolean begin(long ttlMs) {
-        Depth depth = new Depth();
-        depth.renewed = ttlMs == RENEWED;
-        depths.add(getKey(), depth);
+    private boolean begin(long ttl) {
+        holds.keySet().removeIf(held -> !held.isAlive()); // They cannot unlock any more.
+        holds.put(mine(), ttl == RENEWED);
         return true;
     }
 
@@ -232,17 +200,16 @@ public class RedisRegistryLock implements Lock {
      * still believe that it leads.
      */
     private boolean nest(long ttlMs) {
-        Depth depth = depths.mine().get(getKey());
-        if (depth == null) {
+        Boolean renewed = holds.get(mine());
+        if (renewed == null) {
             return false;
         }
-        boolean again = lockAgain(ttlMs);
-        if (again && lock.getHoldCount() == depth.count + 1) {
-            depth.count++;
-            depth.renewed |= ttlMs == RENEWED;
-            return true;
+        int before = lock.getHoldCount();
+        boolean again = before > 0 && lockAgain(ttlMs);
+        if (again && lock.getHoldCount() > before) {
+            return begin(renewed ? RENEWED : ttlMs);
         }
-        depths.remove(getKey());
+        holds.remove(mine());
         if (again) {
             lock.unlock();
         }
@@ -264,12 +231,6 @@ public class RedisRegistryLock implements Lock {
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
-        }
-    }
-
-    private static void refuseInterrupted() throws InterruptedException {
-        if (Thread.interrupted()) {
-            throw new InterruptedException("before asking for a lock");
         }
     }
 }

@@ -139,7 +139,7 @@ class RedisLockRegistryTest extends ServerTest {
                 .doCallRealMethod()
                 .when(real)
                 .tryLock(0, -1, TimeUnit.MILLISECONDS);
-        RedisRegistryLock nested = new RedisRegistryLock(real, new RedisRegistryLock.Depths());
+        RedisRegistryLock nested = new RedisRegistryLock(real, new ConcurrentHashMap<>());
         nested.lock();
         nested.lock();
         assertThat(Thread.interrupted()).isTrue();

@@ -35,11 +35,8 @@ abstract class ServerTest {
 
     /** With the auto-configurations that an application would have; by jedis or lettuce. */
     static ApplicationContextRunner runner(String driver, String... properties) {
-        List<Class<?>> configurations = new ArrayList<>(List.of(
-                OnceCacheAutoConfiguration.class,
-                RedisLockAutoConfiguration.class,
-                RedisLockRegistryAutoConfiguration.class,
-                RedisLockShedlockAutoConfiguration.class));
+        List<Class<?>> configurations =
+                new ArrayList<>(List.of(RedisLockAutoConfiguration.class));
         // Their names in Spring Boot 3, and in 4.
         Stream.of(
                         "org.springframework.boot.autoconfigure.data.redis.RedisAutoConfiguration",
