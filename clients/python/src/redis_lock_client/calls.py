@@ -7,13 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack
 
-from .once import refuse_what_runs_later
-from .results import Result, ResultOptions, SharedOptions, take
-
-__all__ = ["idempotent", "single_flight"]
+from .once import wrapping
+from .results import ResultOptions, SharedOptions, result_of, take
 
 F = TypeVar("F", bound=Callable[..., Any])
-R = TypeVar("R")
 
 # For how many seconds the result of an idempotent call is kept: a day.
 KEEP = 86_400.0
@@ -55,49 +52,13 @@ def json_of(function: Callable[..., Any]) -> Callable[..., str]:
     return say
 
 
-# Return what decorates a function, by a wrapper of the sync kind or that of asyncio. It gets the function, and what
-# tells the value of a call. Values are marked by a fingerprint, so that other arguments are found out; None is JSON.
-# A wrong client or option is an error here, not at a call.
-def decorating(
-    wrap: Callable[[Any, Callable[..., R]], Any],
-    kind: Callable[..., R],
-    redis: Any,
-    key: Key,
-    options: Any,
-    **mark: Any,
-) -> Callable[[F], F]:
-    kind(redis, "", **options)
-
-    def decorate(function: F) -> F:
-        name = naming(function, key)
-        say = mark and (mark["fingerprint"] or json_of(function))
-
-        def result(*args: Any, **kwargs: Any) -> R:
-            more = options
-            if say:
-                said = say(*args, **kwargs)
-                digest = hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()
-                more = {"keep": KEEP, **options, "early": None, "mark": digest}
-            return kind(redis, name(*args, **kwargs), **more)
-
-        wrapped: Any = functools.wraps(function)(wrap(function, result))
-        return wrapped  # type: ignore[no-any-return]
-
-    return decorate
-
-
-def _wrap(function: Callable[..., Any], result: Callable[..., Result]) -> Callable[..., Any]:
-    refuse_what_runs_later(function)
-    return lambda *args, **kwargs: take(result(*args, **kwargs), functools.partial(function, *args, **kwargs))
-
-
 def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[F], F]:
     """Decorate a function whose calls with one key run once, while the others wait and get what it returns.
 
     `key` is a template of the arguments, `"page:{number}"`, or a function of the same arguments that returns the name.
-    The options are those of `once`.
+    The options are those of `once`. With a client for asyncio it is a coroutine function.
     """
-    return decorating(_wrap, Result, redis, key, options)
+    return _decorating(redis, key, options, lambda function: None)
 
 
 def idempotent(
@@ -116,4 +77,26 @@ def idempotent(
     `key` and the options are those of `single_flight`. `fingerprint` is a function of the same arguments that returns
     what they must have in common; without it the arguments must be JSON.
     """
-    return decorating(_wrap, Result, redis, key, options, fingerprint=fingerprint)
+    more = {"keep": KEEP, **options, "early": None}
+    return _decorating(redis, key, more, lambda function: fingerprint or json_of(function))
+
+
+# Return what decorates a function. Values are marked by what `marks` makes of the arguments, so that other arguments
+# are found out. A wrong client or option is an error here, not at a call.
+def _decorating(redis: Any, key: Key, options: Any, marks: Callable[..., Any]) -> Callable[[F], F]:
+    result_of(redis, "", **options)
+
+    def decorate(function: F) -> F:
+        name, say = naming(function, key), marks(function)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            more = options
+            if say:
+                said = say(*args, **kwargs)
+                more = {**options, "mark": hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()}
+            result = result_of(redis, name(*args, **kwargs), **more)
+            return take(result, functools.partial(function, *args, **kwargs))
+
+        return wrapping(redis, function, call)  # type: ignore[return-value]
+
+    return decorate

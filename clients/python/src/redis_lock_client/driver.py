@@ -11,44 +11,21 @@ import inspect
 import math
 import os
 import time
-from binascii import crc_hqx
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from .lease import AsyncMutex, Mutex
 from .libraries import INSTALLED
+from .steps import AsyncMutex, Mutex, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
-SLOTS = 16384
 SILENT = "the server has not answered in time"
 # What a pool says that has no connection left.
 NO_CONNECTION = ("Too many connections", "No connection available.")
 
 Command = tuple[Any, ...]
-
-
-# Return the slot of a key in a cluster.
-def slot_of(name: bytes) -> int:
-    _, brace, rest = name.partition(b"{")
-    tag, end, _ = rest.partition(b"}")
-    return crc_hqx(tag if brace and end and tag else name, 0) % SLOTS
-
-
-_tags: dict[int, str] = {}
-_tried = 0
-
-
-# Return a hash tag that lies in a slot: a key itself may have braces that make it none.
-def tag_of(slot: int) -> str:
-    global _tried
-    while slot not in _tags:
-        _tags.setdefault(slot_of(b"%d" % _tried), str(_tried))
-        _tried += 1
-    return _tags[slot]
 
 
 # Return the first key of a command.
@@ -66,11 +43,26 @@ def _kind(cls: type) -> tuple[str | None, bool]:
     return name, any(module[:2] == [name, "asyncio"] for module in modules)
 
 
+def is_of_asyncio(client: Any) -> bool:
+    return _kind(client.__class__)[1]
+
+
 # Return the parameter of a connection, of its class or of a base, or None.
 @functools.cache
 def _parameter(connection_class: type, name: str) -> inspect.Parameter | None:
     inits = (vars(cls)["__init__"] for cls in connection_class.__mro__ if "__init__" in vars(cls))
     return next(filter(None, (inspect.signature(init).parameters.get(name) for init in inits)), None)
+
+
+@functools.cache
+def _needs_a_name(get_connection: Any) -> bool:
+    parameters = inspect.signature(get_connection).parameters
+    return "command_name" in parameters and parameters["command_name"].default is inspect.Parameter.empty
+
+
+# Return a connection of a pool, or of one for asyncio what leads to it. valkey-py wants a name.
+def get_connection(pool: Any) -> Any:
+    return pool.get_connection(*(("_",) if _needs_a_name(type(pool).get_connection) else ()))
 
 
 # What both kinds of clients have in common.
@@ -82,15 +74,15 @@ class Driver:
     # All locks of a client share its driver, in asyncio those of one loop.
     @classmethod
     def of(cls, client: Any) -> Any:
-        name, of_asyncio = _kind(client.__class__)
-        if of_asyncio != cls.is_async:
+        if is_of_asyncio(client) != cls.is_async:
             other, right = ("sync", "redis_lock_client") if cls.is_async else ("asyncio", "redis_lock_client.asyncio")
             raise TypeError(f"the client is {'a' if cls.is_async else 'an'} {other} one: its locks are in {right}")
         found = cls._of_client.get(client)
         if found is None:
             # A client that only behaves like one has a pool of a library.
-            name = name or _kind(getattr(client, "connection_pool", client).__class__)[0] or next(iter(INSTALLED), None)
-            if name is None:
+            candidates = (client, getattr(client, "connection_pool", client))
+            names = filter(None, (_kind(each.__class__)[0] for each in candidates))
+            if (name := next(names, next(iter(INSTALLED), None))) is None:
                 raise ImportError('no client library is installed: pip install "redis>=6.4", or valkey')
             found = cls._of_client.setdefault(client, cls(client, name))
         return found
@@ -123,16 +115,8 @@ class Driver:
         # By name and token that was passed: as what the hold was taken last.
         self.converted: dict[tuple[Any, bytes], tuple[Any, ...]] = {}
 
-    # Return a token, a key or a value as the client sends it.
-    def encode(self, client: Any, value: Any) -> bytes:
-        encoded: bytes = self._encoder(client).encode(value)
-        return encoded
-
-    # Return what the client reads: text with its `decode_responses`.
-    def decode(self, client: Any, value: bytes) -> Any:
-        return self._encoder(client).decode(value)
-
-    def _encoder(self, client: Any) -> Any:
+    # Return what makes bytes of a token, a key or a value as the client sends it, and what it reads of bytes.
+    def encoder(self, client: Any) -> Any:
         return (client if hasattr(client, "get_encoder") else self.pool).get_encoder()
 
     # Return whether the server has said it, and did not just stay silent.
@@ -148,17 +132,17 @@ class Driver:
         error: Exception = self.errors.TimeoutError(SILENT)
         return error
 
-    # Return the settings of a connection beside the pool: it tries once, and waits for no server without end.
-    def settings(self, connection_class: Any, kwargs: Any, timeout: float | None = None) -> dict[str, Any]:
+    # Return a connection beside the pool: it tries once, and waits for no server without end.
+    def connection_beside(self, cls: Any, kwargs: Any, timeout: float | None = None, **more: Any) -> Any:
         retry = import_module(f"{self._package}.retry").Retry(import_module(f"{self.library}.backoff").NoBackoff(), 0)
-        ours = {name: value for name, value in kwargs.items() if "maint_notifications" not in name}
-        ours |= {"retry": retry, "health_check_interval": 0}
+        settings = {name: value for name, value in kwargs.items() if "maint_notifications" not in name}
+        settings |= {"retry": retry, "health_check_interval": 0, **more}
         for name in ("socket_timeout", "socket_connect_timeout"):
-            if _parameter(connection_class, name):
-                ours[name] = timeout or ours.get(name) or self.socket_timeout or DEFAULT_TIMEOUT
-        if _parameter(connection_class, "maint_notifications_config"):
-            ours["maint_notifications_config"] = None
-        return ours
+            if _parameter(cls, name):
+                settings[name] = timeout or settings.get(name) or self.socket_timeout or DEFAULT_TIMEOUT
+        if _parameter(cls, "maint_notifications_config"):
+            settings["maint_notifications_config"] = None
+        return cls(**settings)
 
     # Return the error of a server for one of a cluster's client, which sends no command that its server lacks.
     def refused(self, error: Exception) -> Exception | None:
@@ -173,65 +157,44 @@ class SyncDriver(Driver):
     is_async = False
     _of_client = WeakKeyDictionary()
     mutex = Mutex
+    run = staticmethod(run)
+    sleep = staticmethod(time.sleep)
 
     # Use `of`.
     def __init__(self, client: Any, library: str) -> None:
         super().__init__(client, library)
-        # Those that nobody uses at the moment, by node, and the process that opened them.
-        self._idle: dict[str, list[Any]] = {}
-        self._is_patient = self.socket_timeout is None
-        self._pid = os.getpid()
+        # Those that nobody uses at the moment, by process, for a child has its parent's, and by node.
+        self._idle: dict[tuple[int, str], list[Any]] = {}
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
+    # In a cluster all the commands of a call are for one node.
     # With `binds` the hold lasts as long as the connection: it is one of the user's pool, which closes it.
     # With `decodes` the replies are as the client would have them. In a `hurry` each step takes so long at most.
-    async def send(
-        self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any
-    ) -> list[Any]:
-        if self.is_cluster:
-            # Without a timeout the client would wait without end for a connection that has fallen silent.
-            send = partial(self._send_beside, within=within or DEFAULT_TIMEOUT) if self._is_patient else self._route
-            return [send(client, command, decodes=how.get("decodes", False)) for command in commands]
-        if hurry := how.get("hurry"):
-            return self._exchange(self._beside(self.pool, hurry), commands, None, lambda each: each.disconnect())
-        if how.get("binds") and not self._waits:
-            try:
-                connection = get_connection(self.pool)
-            except self.errors.ConnectionError as error:
-                if not self.is_exhausted(error):
-                    raise
-            else:
-                return self._exchange(connection, commands, within, self.pool.release, **how)
-        idle = self._idle.setdefault("", [])
-        return self._exchange(self._take(self.pool, idle), commands, within, idle.append, **how)
-
-    async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251 -- no loop waits for it
-
-    def _take(self, pool: Any, idle: list[Any]) -> Any:
-        if self._pid != os.getpid():
-            # They are the parent's.
-            self._pid = os.getpid()
-            for each in self._idle.values():
-                each.clear()
+    def send(self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any) -> list[Any]:
+        if not self.is_cluster:
+            return self._exchange("", self.pool, commands, within, **how)
+        key, decodes = key_of(commands[0]), how.get("decodes", False)
         try:
-            connection = idle.pop()
-        except IndexError:
-            return self._beside(pool)
-        else:
-            # The server has closed it, or what it said was of interest to nobody.
-            with contextlib.suppress(self.errors.ConnectionError, OSError):
-                if not connection.can_read():
-                    return connection
-            connection.disconnect()
-        return connection
-
-    def _beside(self, pool: Any, timeout: float | None = None) -> Any:
-        return pool.connection_class(**self.settings(pool.connection_class, pool.connection_kwargs, timeout))
+            node = client.get_node_from_key(key)
+            pool = getattr(client, f"get_{self.library}_connection")(node).connection_pool
+            replies = self._exchange(node.name, pool, commands, within, **how)
+        except self.error as error:
+            # Let the client find out who has the slot now. It changes nothing.
+            if self.socket_timeout or not isinstance(error, self.errors.TimeoutError):
+                self._route(client, ("LOCK.RELEASE", key, os.urandom(16).hex()), False)
+            raise
+        # An error that says where the slot is: the client follows it.
+        return [
+            self._route(client, command, decodes) if isinstance(reply, self.errors.AskError) else reply
+            for command, reply in zip(commands, replies, strict=True)
+        ]
 
     def _exchange(
-        self, connection: Any, commands: Sequence[Command], within: float | None, give: Callable[[Any], Any], **how: Any
+        self, node: str, pool: Any, commands: Sequence[Command], within: float | None, **how: Any
     ) -> list[Any]:
+        # A pool may wait for a silent server without end.
+        within = within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
+        connection, give = self._take(node, pool, **how)
         try:
             connection.connect()
             connection.send_packed_command(connection.pack_commands(commands))
@@ -242,6 +205,28 @@ class SyncDriver(Driver):
             raise
         finally:
             give(connection)
+
+    def _take(self, node: str, pool: Any, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
+        if hurry := how.get("hurry"):
+            beside = self.connection_beside(pool.connection_class, pool.connection_kwargs, hurry)
+            return beside, lambda each: each.disconnect()
+        if how.get("binds") and not self._waits:
+            try:
+                return get_connection(pool), pool.release
+            except self.errors.ConnectionError as error:
+                if not self.is_exhausted(error):
+                    raise
+        idle = self._idle.setdefault((os.getpid(), node), [])
+        try:
+            connection = idle.pop()
+        except IndexError:
+            return self.connection_beside(pool.connection_class, pool.connection_kwargs), idle.append
+        # The server may have closed it, or what it said was of interest to nobody.
+        with contextlib.suppress(self.errors.ConnectionError, OSError):
+            if not connection.can_read():
+                return connection, idle.append
+        connection.disconnect()
+        return connection, idle.append
 
     def _read(self, connection: Any, within: float | None, is_raw: bool) -> Any:
         if within is not None and not connection.can_read(timeout=within):
@@ -255,90 +240,53 @@ class SyncDriver(Driver):
         try:
             return client.execute_command(*command, **({} if decodes else {"NEVER_DECODE": True}))
         except self.error as error:
-            if self.is_exhausted(error):
-                return self._send_beside(client, command, None, decodes)
             if (answer := self.refused(error)) is None:
                 raise
             return answer
         except BaseException:
             # The reply to an interrupted command is still to come.
-            for node in client.get_nodes():
-                client.get_redis_connection(node).connection_pool.disconnect(inuse_connections=False)
+            client.disconnect_connection_pools()
             raise
-
-    # Send to the node of the key, over a connection of our own.
-    def _send_beside(self, client: Any, command: Command, within: float | None, decodes: bool) -> Any:
-        node = client.get_node_from_key(key_of(command))
-        pool = client.get_redis_connection(node).connection_pool
-        idle = self._idle.setdefault(node.name, [])
-        try:
-            (reply,) = self._exchange(self._take(pool, idle), [command], within, idle.append, decodes=decodes)
-        except self.errors.ConnectionError:
-            # Let the client find out who has the slot now. It changes nothing.
-            self._route(client, ("LOCK.RELEASE", key_of(command), os.urandom(16).hex()), False)
-            raise
-        return self._route(client, command, decodes) if isinstance(reply, self.errors.AskError) else reply
-
-
-@functools.cache
-def _needs_a_name(get_connection: Any) -> bool:
-    parameters = inspect.signature(get_connection).parameters
-    return "command_name" in parameters and parameters["command_name"].default is inspect.Parameter.empty
-
-
-# Return a connection of a pool, or of one for asyncio what leads to it. valkey-py wants a name.
-def get_connection(pool: Any) -> Any:
-    return pool.get_connection(*(("_",) if _needs_a_name(type(pool).get_connection) else ()))
 
 
 # Sends by tasks.
 class AsyncDriver(Driver):
     is_async = True
     _of_client = WeakKeyDictionary()
-    sleep = staticmethod(asyncio.sleep)
     mutex = AsyncMutex
+    run = staticmethod(run_async)
+    sleep = staticmethod(asyncio.sleep)
 
     # Use `of`.
     def __init__(self, client: Any, library: str) -> None:
         super().__init__(client, library)
-        # Those beside the pool that holds with linger are bound to.
-        self._beside: list[Any] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # Those beside the pool that holds with linger are bound to, by loop.
+        self._bound: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # What `may_wait` takes its turn at the pool; all else goes beside a pool that has no connection left.
     async def send(
         self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any
     ) -> list[Any]:
-        hurry = how.get("hurry")
+        hurry, decodes = how.get("hurry"), how.get("decodes", False)
         # A cluster's client has a time of its own, and asks again by itself.
         within = hurry or within or (None if self.is_cluster else self.socket_timeout or DEFAULT_TIMEOUT)
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task else 0
+        task: Any = asyncio.current_task()
+        cancelled_before = task.cancelling()
         # To connect takes several ways there and back, and a pool that lets its callers wait knows for how long.
         limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
-        waits = self.is_cluster or (self._waits and not hurry and how.get("may_wait"))
+        waits = self._waits and not hurry and how.get("may_wait")
         try:
             async with asyncio.timeout(within if self.is_cluster else None if waits else limit) as clock:
                 if self.is_cluster:
-                    replies = [await self._route(client, command, how.get("decodes", False)) for command in commands]
+                    replies = [await self._route(client, command, decodes) for command in commands]
                 else:
                     connection, give = await self._take(**how)
-                    try:
-                        if not connection.is_connected:
-                            await connection.connect()
-                        clock.reschedule(within and asyncio.get_running_loop().time() + within)
-                        await connection.send_packed_command(connection.pack_commands(commands))
-                        replies = [await self._read(connection, not how.get("decodes")) for _ in commands]
-                    except BaseException:
-                        await connection.disconnect(nowait=True)
-                        raise
-                    finally:
-                        await give(connection)
+                    replies = await self._exchange(connection, give, commands, decodes, clock, within)
         except TimeoutError:
             raise self.silent() from None
         # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
-        if task and task.cancelling() > cancelled_before:
+        if task.cancelling() > cancelled_before:
             raise asyncio.CancelledError
         return replies
 
@@ -350,24 +298,37 @@ class AsyncDriver(Driver):
             except self.errors.ConnectionError as error:
                 if not self.is_exhausted(error) or how.get("may_wait"):
                     raise
-        if how.get("binds") and not how.get("hurry"):
-            return self._bound(), self._keep
+        bound = self._bound.setdefault(asyncio.get_running_loop(), [])
+        is_bound = how.get("binds") and not how.get("hurry")
+        if is_bound and bound:
+            return bound.pop(), self._keep
         connection = self.connection_beside(self.pool.connection_class, self.pool.connection_kwargs)
-        return connection, lambda each: each.disconnect(nowait=True)
-
-    # Return a connection that is not of the pool.
-    def connection_beside(self, connection_class: Any, kwargs: Any, **more: Any) -> Any:
-        return connection_class(**{**self.settings(connection_class, kwargs), **more})
-
-    def _bound(self) -> Any:
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._beside, self._loop = [], loop
-        cls = self.pool.connection_class
-        return self._beside.pop() if self._beside else self.connection_beside(cls, self.pool.connection_kwargs)
+        return connection, self._keep if is_bound else _close
 
     async def _keep(self, connection: Any) -> None:
-        self._beside.append(connection)
+        self._bound[asyncio.get_running_loop()].append(connection)
+
+    async def _exchange(
+        self,
+        connection: Any,
+        give: Callable[[Any], Awaitable[Any]],
+        commands: Sequence[Command],
+        decodes: bool,
+        clock: asyncio.Timeout | None = None,
+        within: float | None = None,
+    ) -> list[Any]:
+        try:
+            if not connection.is_connected:
+                await connection.connect()
+            if clock and within:
+                clock.reschedule(asyncio.get_running_loop().time() + within)
+            await connection.send_packed_command(connection.pack_commands(commands))
+            return [await self._read(connection, not decodes) for _ in commands]
+        except BaseException:
+            await _close(connection)
+            raise
+        finally:
+            await give(connection)
 
     async def _read(self, connection: Any, is_raw: bool) -> Any:
         try:
@@ -383,12 +344,11 @@ class AsyncDriver(Driver):
                 await client.initialize()
                 node = client.get_node_from_key(key_of(command))
                 connection = self.connection_beside(node.connection_class, node.connection_kwargs)
-                try:
-                    await connection.connect()
-                    await connection.send_command(*command)
-                    return await self._read(connection, not decodes)
-                finally:
-                    await connection.disconnect(nowait=True)
+                return (await self._exchange(connection, _close, [command], decodes))[0]
             if (answer := self.refused(error)) is None:
                 raise
             return answer
+
+
+async def _close(connection: Any) -> None:
+    await connection.disconnect(nowait=True)

@@ -5,11 +5,9 @@ import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, NamedTuple
 
-from ..asyncio.results import Result, take
 from ..calls import KEEP
 from ..replies import FingerprintError, InProgressError
-
-__all__ = ["IdempotencyMiddleware"]
+from ..results import result_of, take
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -95,7 +93,7 @@ class IdempotencyMiddleware:
         # What a client has chosen is no part of the name: its braces would say in which slot it lies.
         name = self._prefix + digest(self._who(scope), key).hexdigest()
         try:
-            response = await take(Result(self._redis, name, **self._times, **codec), make)
+            response = await take(result_of(self._redis, name, **self._times, **codec), make)
         except NotKeptError as error:
             response = error.response
         except InProgressError:
