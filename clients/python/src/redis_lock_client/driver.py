@@ -7,17 +7,16 @@ the pool's as long as it gives one at once.
 import asyncio
 import contextlib
 import functools
-import inspect
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
-from .steps import AsyncMutex, Mutex, run, run_async
+from .steps import AsyncMutex, Mutex, Steps, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -33,36 +32,20 @@ def key_of(command: Command) -> Any:
     return command[{"LOCK.MACQUIRE": 2, "EVAL": 3}.get(command[0], 1)]
 
 
-# Return a client's library, None when it is of neither, and whether it is one for asyncio.
+# Return the library of a class, or of a pool's where a client only behaves like one, and whether it is for asyncio.
 @functools.cache
-def _kind(cls: type) -> tuple[str | None, bool]:
-    modules = [base.__module__.split(".") for base in cls.__mro__]
+def _kind(*classes: type) -> tuple[str | None, bool]:
+    modules = [base.__module__.split(".") for cls in classes for base in cls.__mro__]
     name = next((module[0] for module in modules if module[0] in INSTALLED), None)
-    if name is None:
-        return None, inspect.iscoroutinefunction(getattr(cls, "execute_command", None))
     return name, any(module[:2] == [name, "asyncio"] for module in modules)
 
 
+def kind_of_client(client: Any) -> tuple[str | None, bool]:
+    return _kind(client.__class__, getattr(client, "connection_pool", client).__class__)
+
+
 def is_of_asyncio(client: Any) -> bool:
-    return _kind(client.__class__)[1]
-
-
-# Return the parameter of a connection, of its class or of a base, or None.
-@functools.cache
-def _parameter(connection_class: type, name: str) -> inspect.Parameter | None:
-    inits = (vars(cls)["__init__"] for cls in connection_class.__mro__ if "__init__" in vars(cls))
-    return next(filter(None, (inspect.signature(init).parameters.get(name) for init in inits)), None)
-
-
-@functools.cache
-def _needs_a_name(get_connection: Any) -> bool:
-    parameters = inspect.signature(get_connection).parameters
-    return "command_name" in parameters and parameters["command_name"].default is inspect.Parameter.empty
-
-
-# Return a connection of a pool, or of one for asyncio what leads to it. valkey-py wants a name.
-def get_connection(pool: Any) -> Any:
-    return pool.get_connection(*(("_",) if _needs_a_name(type(pool).get_connection) else ()))
+    return kind_of_client(client)[1]
 
 
 # What both kinds of clients have in common.
@@ -74,18 +57,15 @@ class Driver:
     # All locks of a client share its driver, in asyncio those of one loop.
     @classmethod
     def of(cls, client: Any) -> Any:
-        if is_of_asyncio(client) != cls.is_async:
+        if found := cls._of_client.get(client):
+            return found
+        library, of_asyncio = kind_of_client(client)
+        if library is None:
+            raise TypeError(f"{client!r} is no client of redis-py or valkey-py, or neither is installed")
+        if of_asyncio != cls.is_async:
             other, right = ("sync", "redis_lock_client") if cls.is_async else ("asyncio", "redis_lock_client.asyncio")
             raise TypeError(f"the client is {'a' if cls.is_async else 'an'} {other} one: its locks are in {right}")
-        found = cls._of_client.get(client)
-        if found is None:
-            # A client that only behaves like one has a pool of a library.
-            candidates = (client, getattr(client, "connection_pool", client))
-            names = filter(None, (_kind(each.__class__)[0] for each in candidates))
-            if (name := next(names, next(iter(INSTALLED), None))) is None:
-                raise ImportError('no client library is installed: pip install "redis>=6.4", or valkey')
-            found = cls._of_client.setdefault(client, cls(client, name))
-        return found
+        return cls._of_client.setdefault(client, cls(client, library))
 
     # Use `of`.
     def __init__(self, client: Any, library: str) -> None:
@@ -106,10 +86,8 @@ class Driver:
         self._waits = hasattr(self.pool, "timeout")
         self._package = f"{library}.asyncio" if self.is_async else library
         owner = self.pool or getattr(client, "nodes_manager", None)
-        settings = getattr(owner, "connection_kwargs", {})
-        cls = getattr(owner, "connection_class", None) or import_module(f"{self._package}.connection").Connection
-        default = _parameter(cls, "socket_timeout")
-        self.socket_timeout: float | None = settings.get("socket_timeout", default.default if default else None)
+        default = import_module(f"{self._package}.connection").Connection().socket_timeout
+        self.socket_timeout: float | None = getattr(owner, "connection_kwargs", {}).get("socket_timeout", default)
         # By client: what its locks have learned. See `fallback`.
         self.falls_back: bool | None = None
         # By name and token that was passed: as what the hold was taken last.
@@ -123,33 +101,76 @@ class Driver:
     def is_answer(self, error: BaseException) -> bool:
         return isinstance(error, self._answers) or str(error).startswith("TTL exhausted")
 
-    # Return whether the pool has no connection left. Not all pools have a class for this.
-    def is_exhausted(self, error: BaseException) -> bool:
-        return isinstance(error, self.errors.MaxConnectionsError) or str(error) in NO_CONNECTION
-
     # Return the error of a reply that has not come in time.
     def silent(self) -> Exception:
         error: Exception = self.errors.TimeoutError(SILENT)
         return error
 
-    # Return a connection beside the pool: it tries once, and waits for no server without end.
-    def connection_beside(self, cls: Any, kwargs: Any, timeout: float | None = None, **more: Any) -> Any:
-        retry = import_module(f"{self._package}.retry").Retry(import_module(f"{self.library}.backoff").NoBackoff(), 0)
-        settings = {name: value for name, value in kwargs.items() if "maint_notifications" not in name}
-        settings |= {"retry": retry, "health_check_interval": 0, **more}
+    # Return a connection beside a pool, or beside that of a node. It tries once, and waits for no server without end.
+    def connection_beside(self, pool: Any, timeout: float | None = None, **more: Any) -> Any:
+        # Those are about the pool.
+        kwargs = {name: value for name, value in pool.connection_kwargs.items() if "maint_notifications" not in name}
+        connection = pool.connection_class(**{**kwargs, **more, "health_check_interval": 0})
+        no_backoff = import_module(f"{self.library}.backoff").NoBackoff()
+        connection.retry = import_module(f"{self._package}.retry").Retry(no_backoff, 0)
         for name in ("socket_timeout", "socket_connect_timeout"):
-            if _parameter(cls, name):
-                settings[name] = timeout or settings.get(name) or self.socket_timeout or DEFAULT_TIMEOUT
-        if _parameter(cls, "maint_notifications_config"):
-            settings["maint_notifications_config"] = None
-        return cls(**settings)
+            setattr(connection, name, timeout or getattr(connection, name, None) or DEFAULT_TIMEOUT)
+        return connection
 
-    # Return the error of a server for one of a cluster's client, which sends no command that its server lacks.
-    def refused(self, error: Exception) -> Exception | None:
-        if self.is_answer(error):
-            return error
-        refused: Exception | None = self.errors.ResponseError(str(error)) if "doesn't exist in" in str(error) else None
-        return refused
+    # Return a connection of the pool, or None when it has none left and it is not needed.
+    def _of_pool(self, pool: Any, is_needed: bool = False) -> Steps[Any]:
+        try:
+            # valkey-py wants a name.
+            return (yield pool.get_connection(*(("_",) if self.library == "valkey" else ())))
+        except self.errors.ConnectionError as error:
+            if is_needed or not self._is_exhausted(error):
+                raise
+            return None
+
+    # Not all pools have a class for this.
+    def _is_exhausted(self, error: Exception) -> bool:
+        return isinstance(error, self.errors.MaxConnectionsError) or str(error) in NO_CONNECTION
+
+    # Return the replies that come over a connection, and what the server answered as an error.
+    def _exchange(
+        self, connection: Any, give: Any, commands: Sequence[Command], decodes: bool, within: float | None = None
+    ) -> Steps[list[Any]]:
+        try:
+            yield connection.connect()
+            yield connection.send_packed_command(connection.pack_commands(commands))
+            replies: list[Any] = []
+            for _ in commands:
+                self._await_reply(connection, within)
+                try:
+                    replies.append((yield connection.read_response(disable_decoding=not decodes)))
+                except self._answers as error:
+                    replies.append(error)
+            return replies
+        except BaseException:
+            # A signal handler may raise at any time. The next command would read the reply to this one.
+            yield self._cut(connection)
+            raise
+        finally:
+            yield give(connection)
+
+    # Wait so long for a reply, in a thread.
+    def _await_reply(self, connection: Any, within: float | None) -> None:
+        pass
+
+    def _cut(self, connection: Any) -> Any:
+        raise NotImplementedError
+
+    # Let a cluster's client send it.
+    def _route(self, client: Any, command: Command, decodes: bool) -> Steps[Any]:
+        try:
+            return (yield client.execute_command(*command, **({} if decodes else {"NEVER_DECODE": True})))
+        except self.error as error:
+            if self.is_answer(error):
+                return error
+            if "doesn't exist in" in str(error):
+                # It asks its server for what commands it knows.
+                return self.errors.ResponseError(str(error))
+            raise
 
 
 # Sends by threads.
@@ -172,81 +193,55 @@ class SyncDriver(Driver):
     # With `decodes` the replies are as the client would have them. In a `hurry` each step takes so long at most.
     def send(self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any) -> list[Any]:
         if not self.is_cluster:
-            return self._exchange("", self.pool, commands, within, **how)
+            return self._send_to("", self.pool, commands, within, **how)
         key, decodes = key_of(commands[0]), how.get("decodes", False)
         try:
             node = client.get_node_from_key(key)
             pool = getattr(client, f"get_{self.library}_connection")(node).connection_pool
-            replies = self._exchange(node.name, pool, commands, within, **how)
+            replies = self._send_to(node.name, pool, commands, within, **how)
         except self.error as error:
             # Let the client find out who has the slot now. It changes nothing.
             if self.socket_timeout or not isinstance(error, self.errors.TimeoutError):
-                self._route(client, ("LOCK.RELEASE", key, os.urandom(16).hex()), False)
+                run(self._route(client, ("LOCK.RELEASE", key, os.urandom(16).hex()), False))
             raise
         # An error that says where the slot is: the client follows it.
         return [
-            self._route(client, command, decodes) if isinstance(reply, self.errors.AskError) else reply
+            run(self._route(client, command, decodes)) if isinstance(reply, self.errors.AskError) else reply
             for command, reply in zip(commands, replies, strict=True)
         ]
 
-    def _exchange(
-        self, node: str, pool: Any, commands: Sequence[Command], within: float | None, **how: Any
-    ) -> list[Any]:
-        # A pool may wait for a silent server without end.
+    def _send_to(self, node: str, pool: Any, commands: Sequence[Command], within: Any, **how: Any) -> list[Any]:
+        # The user's client may wait for a silent server without end.
         within = within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
-        connection, give = self._take(node, pool, **how)
-        try:
-            connection.connect()
-            connection.send_packed_command(connection.pack_commands(commands))
-            return [self._read(connection, within, not how.get("decodes")) for _ in commands]
-        except BaseException:
-            # A signal handler may raise at any time. The next command would read the reply to this one.
-            connection.disconnect()
-            raise
-        finally:
-            give(connection)
-
-    def _take(self, node: str, pool: Any, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
+        give: Any
         if hurry := how.get("hurry"):
-            beside = self.connection_beside(pool.connection_class, pool.connection_kwargs, hurry)
-            return beside, lambda each: each.disconnect()
-        if how.get("binds") and not self._waits:
-            try:
-                return get_connection(pool), pool.release
-            except self.errors.ConnectionError as error:
-                if not self.is_exhausted(error):
-                    raise
-        idle = self._idle.setdefault((os.getpid(), node), [])
+            connection, give = self.connection_beside(pool, hurry), self._cut
+        elif how.get("binds") and not self._waits and (connection := run(self._of_pool(pool))):
+            give = pool.release
+        else:
+            idle = self._idle.setdefault((os.getpid(), node), [])
+            connection, give = self._open(idle) or self.connection_beside(pool), idle.append
+        return run(self._exchange(connection, give, commands, how.get("decodes", False), within))
+
+    # Return an idle connection, if there is one.
+    def _open(self, idle: list[Any]) -> Any:
         try:
             connection = idle.pop()
         except IndexError:
-            return self.connection_beside(pool.connection_class, pool.connection_kwargs), idle.append
+            return None
         # The server may have closed it, or what it said was of interest to nobody.
         with contextlib.suppress(self.errors.ConnectionError, OSError):
             if not connection.can_read():
-                return connection, idle.append
+                return connection
         connection.disconnect()
-        return connection, idle.append
+        return connection
 
-    def _read(self, connection: Any, within: float | None, is_raw: bool) -> Any:
+    def _await_reply(self, connection: Any, within: float | None) -> None:
         if within is not None and not connection.can_read(timeout=within):
             raise self.silent()
-        try:
-            return connection.read_response(disable_decoding=is_raw)
-        except self._answers as error:
-            return error
 
-    def _route(self, client: Any, command: Command, decodes: bool) -> Any:
-        try:
-            return client.execute_command(*command, **({} if decodes else {"NEVER_DECODE": True}))
-        except self.error as error:
-            if (answer := self.refused(error)) is None:
-                raise
-            return answer
-        except BaseException:
-            # The reply to an interrupted command is still to come.
-            client.disconnect_connection_pools()
-            raise
+    def _cut(self, connection: Any) -> None:
+        connection.disconnect()
 
 
 # Sends by tasks.
@@ -273,16 +268,18 @@ class AsyncDriver(Driver):
         within = hurry or within or (None if self.is_cluster else self.socket_timeout or DEFAULT_TIMEOUT)
         task: Any = asyncio.current_task()
         cancelled_before = task.cancelling()
-        # To connect takes several ways there and back, and a pool that lets its callers wait knows for how long.
-        limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
-        waits = self._waits and not hurry and how.get("may_wait")
         try:
-            async with asyncio.timeout(within if self.is_cluster else None if waits else limit) as clock:
-                if self.is_cluster:
-                    replies = [await self._route(client, command, decodes) for command in commands]
-                else:
-                    connection, give = await self._take(**how)
-                    replies = await self._exchange(connection, give, commands, decodes, clock, within)
+            if self.is_cluster:
+                async with asyncio.timeout(within):
+                    replies = [await run_async(self._route(client, command, decodes)) for command in commands]
+            else:
+                # To connect takes several ways, and a pool that lets its callers wait knows for how long.
+                limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
+                waits = self._waits and not hurry and how.get("may_wait")
+                async with asyncio.timeout(None if waits else limit):
+                    connection, give = await run_async(self._take(**how))
+                async with asyncio.timeout(within):
+                    replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
             raise self.silent() from None
         # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
@@ -290,65 +287,28 @@ class AsyncDriver(Driver):
             raise asyncio.CancelledError
         return replies
 
-    async def _take(self, **how: Any) -> tuple[Any, Callable[[Any], Awaitable[Any]]]:
-        # A new connection is behind the request that it is about: one of the pool's could overtake it.
-        if not how.get("hurry") and (how.get("may_wait") or not self._waits):
-            try:
-                return await get_connection(self.pool), self.pool.release
-            except self.errors.ConnectionError as error:
-                if not self.is_exhausted(error) or how.get("may_wait"):
-                    raise
+    def _take(self, **how: Any) -> Steps[tuple[Any, Callable[[Any], Any]]]:
+        may_wait, hurry = how.get("may_wait", False), how.get("hurry")
+        # In a hurry a new connection is behind the request that it is about: one of the pool's could overtake it.
+        of_pool = not hurry and (may_wait or not self._waits)
+        if of_pool and (connection := (yield from self._of_pool(self.pool, is_needed=may_wait))):
+            return connection, self.pool.release
+        if hurry or not how.get("binds"):
+            return self.connection_beside(self.pool, hurry), self._cut
         bound = self._bound.setdefault(asyncio.get_running_loop(), [])
-        is_bound = how.get("binds") and not how.get("hurry")
-        if is_bound and bound:
-            return bound.pop(), self._keep
-        connection = self.connection_beside(self.pool.connection_class, self.pool.connection_kwargs)
-        return connection, self._keep if is_bound else _close
+        return bound.pop() if bound else self.connection_beside(self.pool), self._keep
 
     async def _keep(self, connection: Any) -> None:
         self._bound[asyncio.get_running_loop()].append(connection)
 
-    async def _exchange(
-        self,
-        connection: Any,
-        give: Callable[[Any], Awaitable[Any]],
-        commands: Sequence[Command],
-        decodes: bool,
-        clock: asyncio.Timeout | None = None,
-        within: float | None = None,
-    ) -> list[Any]:
+    def _route(self, client: Any, command: Command, decodes: bool) -> Steps[Any]:
         try:
-            if not connection.is_connected:
-                await connection.connect()
-            if clock and within:
-                clock.reschedule(asyncio.get_running_loop().time() + within)
-            await connection.send_packed_command(connection.pack_commands(commands))
-            return [await self._read(connection, not decodes) for _ in commands]
-        except BaseException:
-            await _close(connection)
-            raise
-        finally:
-            await give(connection)
-
-    async def _read(self, connection: Any, is_raw: bool) -> Any:
-        try:
-            return await connection.read_response(disable_decoding=is_raw)
-        except self._answers as error:
-            return error
-
-    async def _route(self, client: Any, command: Command, decodes: bool) -> Any:
-        try:
-            return await client.execute_command(*command, **({} if decodes else {"NEVER_DECODE": True}))
-        except self.error as error:
-            if self.is_exhausted(error):
-                await client.initialize()
-                node = client.get_node_from_key(key_of(command))
-                connection = self.connection_beside(node.connection_class, node.connection_kwargs)
-                return (await self._exchange(connection, _close, [command], decodes))[0]
-            if (answer := self.refused(error)) is None:
+            return (yield from super()._route(client, command, decodes))
+        except self.errors.ConnectionError as error:
+            if not self._is_exhausted(error):
                 raise
-            return answer
+        node = client.get_node_from_key(key_of(command))
+        return (yield from self._exchange(self.connection_beside(node), self._cut, [command], decodes))[0]
 
-
-async def _close(connection: Any) -> None:
-    await connection.disconnect(nowait=True)
+    async def _cut(self, connection: Any) -> None:
+        await connection.disconnect(nowait=True)

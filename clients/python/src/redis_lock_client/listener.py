@@ -315,7 +315,7 @@ class Listeners:
         if found is None or found.is_lost:
             more = {"protocol": 2, "decode_responses": False}
             # In RESP2 messages and replies come in one stream.
-            connection = self.driver.connection_beside(pool.connection_class, pool.connection_kwargs, **more)
+            connection = self.driver.connection_beside(pool, **more)
             found = self._subscribers[node] = Subscriber(self, connection, subscribe)
         return found
 

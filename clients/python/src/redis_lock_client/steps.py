@@ -4,6 +4,7 @@ They yield what a driver has returned. For a thread that is the result, and a ta
 """
 
 import asyncio
+import contextlib
 import math
 import os
 import time
@@ -98,15 +99,13 @@ async def finish(make: Callable[[], Steps[T]], seconds: float = math.inf, may_go
     is_given_up = False
 
     async def work() -> T:
-        tries = 0
-        while True:
-            try:
+        # The loop may be about to end, and waits for this task. What is done twice does no harm.
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
                 return await run_async(make())
-            except asyncio.CancelledError:
-                # The loop is about to end, and waits for this task. What is done twice does no harm.
-                tries += 1
-                if is_given_up or tries == 3:
-                    raise
+            if is_given_up:
+                raise asyncio.CancelledError
+        return await run_async(make())
 
     task = go_on(work())
     end = time.monotonic() + seconds
