@@ -132,8 +132,6 @@ class Attempt:
         self.before: Held | None = None
         self._falls_back = False
         self._sleep = sleep
-        # At first, and after an error, it may be this token whose string holds the lock.
-        self._may_be_ours = True
 
     # Return whether it was available in time.
     def run(self) -> Steps[bool]:
@@ -226,12 +224,10 @@ class Attempt:
     # Ask by SET NX PX.
     def _by_set(self, _: "Attempt") -> Steps[int | None]:
         lock = self._lock
-        looks, self._may_be_ours = self._may_be_ours, True
-        is_ours = yield from lock._ask("SET", lock.name, self.token, "NX", "PX", self.ttl)
-        if not is_ours and looks:
-            is_ours = yield from lock._ask(*fallback.script("LOCK.RENEW", lock.name, self.token, self.ttl))
-        self._may_be_ours = False
-        return fallback.NO_FENCE if is_ours else None
+        # An earlier request of this token may have taken it, whose reply was lost.
+        take = ("SET", lock.name, self.token, "NX", "PX", self.ttl)
+        keep = fallback.script("LOCK.RENEW", lock.name, self.token, self.ttl)
+        return fallback.NO_FENCE if (yield from lock._answers(take, keep))[1] else None
 
     # See that a request which waits no more has changed nothing, and has left no place in the queue.
     def abandon(self, hurry: float | None = None) -> Steps[None]:

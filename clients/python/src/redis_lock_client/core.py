@@ -20,7 +20,6 @@ from .replies import (
     LockNotOwnedError,
     ModuleMissingError,
     UnsupportedError,
-    as_map,
     held,
     is_unknown_command,
     kind_of,
@@ -233,19 +232,10 @@ class Core:
                 driver.falls_back = lacks_module
                 if lacks_module:
                     logger.warning(fallback.LOST)
-        if not self._falls_back_now():
-            return False
-        beyond = {
-            "at_least": self.at_least,
-            "linger": self.linger is not None,
-            "a lock of readers and writers": self.ACQUIRE.startswith("RWLOCK"),
-            "a lock of several keys": self.ACQUIRE == "LOCK.MACQUIRE",
-            "a semaphore": "LIMIT" in self._terms,
-        }
-        for what, is_asked in beyond.items():
-            if is_asked:
-                raise self._not_in_the_fallback(what)
-        return True
+        is_plain = self._kind() == ("LOCK.ACQUIRE",) and not self.at_least and self.linger is None
+        if self._falls_back_now() and not is_plain:
+            raise self._not_in_the_fallback("anything but a Lock without at_least and linger")
+        return self._falls_back_now()
 
     def _falls_back_now(self) -> bool:
         return bool(self.fallback and self._driver.falls_back)
@@ -299,10 +289,7 @@ class Core:
     def _held(self, token: bytes, hurry: float | None = None) -> Steps[Held | None]:
         for name in self._names:
             try:
-                info = as_map((yield from self._ask("LOCK.INFO", name, hurry=hurry)) or ())
-                if len(info.get(b"holders", ())) < info.get(b"holder-count", 0):
-                    more = ("HOLDERS", 2**53, "WAITERS", 0)
-                    info = as_map((yield from self._ask("LOCK.INFO", name, *more, hurry=hurry)) or ())
+                info = yield from self._ask("LOCK.INFO", name, "HOLDERS", 2**53, "WAITERS", 0, hurry=hurry)
             except self._driver.errors.ResponseError as error:
                 if word_of(error) != "WRONGTYPE":
                     raise (yield from self._told(error, "LOCK.INFO")) from error

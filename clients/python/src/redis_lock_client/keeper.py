@@ -43,6 +43,7 @@ class Keeping:
         self._is_new = is_new
         self._is_over = False
         self._is_renewing = False
+        self._once = threading.Lock()
 
     # Look at it now, because something has changed, and from then on until it is over.
     def look(self) -> None:
@@ -121,10 +122,11 @@ class Keeping:
         return not (self._is_over or self._lease.is_released or self._lease.sure())
 
     def _lose(self) -> None:
-        if self._is_over:
-            return
+        # Several threads may find out.
+        with self._once:
+            is_known, self._is_over = self._is_over, True
         self.stop()
-        if self._lease.is_released:
+        if is_known or self._lease.is_released:
             return
         # A renewal under way may still be answered. What is lost stays lost.
         self._lease.ends()
@@ -159,7 +161,6 @@ class KeepAlive(Keeping):
         super().__init__(lock, is_new)
         self.lost: threading.Event = Lost(self)
         self._on_lost = on_lost
-        self._once = threading.Lock()
 
     def __enter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
@@ -181,10 +182,6 @@ class KeepAlive(Keeping):
     def _start_renewal(self) -> None:
         KEEPER.renew(self)
 
-    def _lose(self) -> None:
-        with self._once:
-            super()._lose()
-
     def _tell(self) -> None:
         self.lost.set()
         if self._on_lost:
@@ -192,48 +189,40 @@ class KeepAlive(Keeping):
             threading.Thread(target=self._on_lost, name="redis-lock on_lost", daemon=True).start()
 
 
-# A thread that looks at the clock, and one that renews: more of these only while a server hangs.
+# A thread that looks at the clock, and one that renews: more of these only if a server hangs.
 class Keeper:
     # Nothing is kept yet.
     def __init__(self) -> None:
         self._changed = threading.Condition()
         # When to look at what.
         self._looks: dict[KeepAlive, float] = {}
-        self._has_clock = False
         # What is to be renewed, and since when.
         self._jobs: deque[tuple[float, KeepAlive]] = deque()
-        self._renewers = 0
+        self._threads = 0
 
     # Look at it now, because something has changed, and from then on until it is over.
     def look_at(self, kept: KeepAlive) -> None:
         with self._changed:
             self._looks[kept] = 0
             self._changed.notify_all()
-            if not self._has_clock:
-                self._has_clock = True
-                self._start(self._watch, "redis-lock keeper")
+            if not self._threads:
+                self._start(self._watch)
+                self._start(self._renew)
 
     # Let a thread renew it.
     def renew(self, kept: KeepAlive) -> None:
         with self._changed:
             self._jobs.append((now(), kept))
             self._changed.notify_all()
-            if not self._renewers:
-                self._start_renewer()
 
-    def _start(self, work: Callable[[], None], name: str) -> None:
-        threading.Thread(target=work, name=name, daemon=True).start()
-
-    def _start_renewer(self) -> None:
-        self._renewers += 1
-        self._start(self._renew, "redis-lock renewals")
+    def _start(self, work: Callable[[], None]) -> None:
+        self._threads += 1
+        threading.Thread(target=work, name="redis-lock keeper", daemon=True).start()
 
     def _watch(self) -> None:
         while True:
             with self._changed:
-                if not self._changed.wait_for(lambda: self._looks, 10 * TURN):
-                    self._has_clock = False
-                    return
+                self._changed.wait_for(lambda: self._looks)
                 kept, at = min(self._looks.items(), key=lambda look: look[1])
                 if (left := at - now()) > 0:
                     self._changed.wait(min(left, TURN))
@@ -244,15 +233,13 @@ class Keeper:
                 # Something may have changed meanwhile.
                 if again is not None:
                     self._looks.setdefault(kept, now() + again)
-                if self._jobs and now() - self._jobs[0][0] > HANGS and self._renewers < MOST_THREADS:
-                    self._start_renewer()
+                if self._jobs and now() - self._jobs[0][0] > HANGS and self._threads <= MOST_THREADS:
+                    self._start(self._renew)
 
     def _renew(self) -> None:
         while True:
             with self._changed:
-                if not self._changed.wait_for(lambda: self._jobs, 10 * TURN):
-                    self._renewers -= 1
-                    return
+                self._changed.wait_for(lambda: self._jobs)
                 _, kept = self._jobs.popleft()
             run(kept.renew())
 

@@ -37,12 +37,8 @@ class MultiCore(Core):
             raise ValueError("a multi-lock takes one name or more, each once")
         super().__init__(redis, all_of[0], **options)
         self._names = all_of
-        slots = {name: redis.keyslot(name) for name in all_of} if self._driver.is_cluster else {}
-        if len(set(slots.values())) > 1:
-            where = ", ".join(f"{name!r} in slot {slot}" for name, slot in slots.items())
-            raise ValueError(
-                f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}', 'b:{{7}}': {where}"
-            )
+        if self._driver.is_cluster and len({redis.keyslot(name) for name in all_of}) > 1:
+            raise ValueError(f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}': {all_of}")
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = ("MODES", *modes) if shared else ()
 

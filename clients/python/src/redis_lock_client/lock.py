@@ -32,9 +32,6 @@ class Lock(Core, Theirs):
     def _hurry(self, attempt: Attempt) -> Steps[None]:
         return attempt.abandon(hurry=IMPATIENCE)
 
-    def register_scripts(self) -> None:
-        """Do nothing: there are none."""
-
     def __enter__(self) -> Self:
         """Acquire, or raise LockError."""
         run(self._enter())

@@ -5,9 +5,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, NamedTuple
 
-from ..calls import KEEP
 from ..replies import FingerprintError, InProgressError
-from ..results import result_of, take
+from ..results import KEEP, result_of, take
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -18,10 +18,10 @@ from django.core.cache import caches
 from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
-from ..calls import naming
 from ..lock import Lock
 from ..once import call_now, refuse_what_runs_later
 from ..options import LockOptions
+from ..results import naming
 
 # The arguments of django-redis' own after `key` and `version`.
 ARGUMENTS = ("timeout", "sleep", "blocking", "blocking_timeout", "client", "thread_local")
