@@ -30,8 +30,6 @@ LONGEST_PAUSE = 0.5
 # a release or a renewal.
 FAILOVER = 60.0
 FOLLOW = 10.0
-# How often a lock that an old client holds is asked for: it has no queue to stand in.
-OLD_CLIENT_PACE_MS = 50
 
 
 # How long something is still tried, and in what slices.
@@ -111,12 +109,6 @@ class Patience:
     def ends(self) -> None:
         self._end, self.kept = self._clock(), False
 
-    # Return the seconds until an old client's lock, which lives for `pttl` ms, is asked for again.
-    def pace(self, pttl: int) -> float:
-        # PTTL answers -1 for a key without ttl and -2 for one that is gone.
-        soonest = OLD_CLIENT_PACE_MS if pttl == -1 else min(max(pttl, 1), OLD_CLIENT_PACE_MS)
-        return min(soonest, self.left_ms()) / 1000
-
 
 # One call of `acquire`: asks for a token that was passed, or for a new one.
 class Attempt:
@@ -176,7 +168,7 @@ class Attempt:
         lock, patience = self._lock, self.patience
         while True:
             asked = time.monotonic()
-            pttl: int | None = None
+            pttl = -1
             try:
                 fence, lease = yield from lock._retrying(patience, self._granted, once)
             except self._driver.errors.ResponseError as error:
@@ -190,19 +182,19 @@ class Attempt:
                 if patience.left_ms():
                     pttl = yield from lock._retrying(patience, lock._old_client_pttl)
             if fence is not None:
-                hold = lock.local
+                lease.fence, hold = fence, lock.local
                 hold.token, hold.fence, hold.lease, hold.seen = self.token, fence, lease, Span("hold", lock.name)
                 return True
             if not (left_ms := patience.left_ms()):
                 return False
-            if pttl is not None:
-                yield self._driver.sleep(patience.pace(pttl))
+            # A null at once is that of a request which has not waited in the server. An old client has no queue there.
+            pause = max(0.0, asked + FIRST_PAUSE - time.monotonic())
+            if pttl != -1:
+                pause = min(pause, max(pttl, 1) / 1000)
             elif self._falls_back:
                 # Not all waiters at the same moment.
-                yield self._driver.sleep(min(random.uniform(0.5, 1) * self._sleep, left_ms / 1000))
-            elif time.monotonic() - asked < FIRST_PAUSE:
-                # A null at once is that of a request which has not waited in the server.
-                yield self._driver.sleep(min(FIRST_PAUSE, left_ms / 1000))
+                pause = random.uniform(0.5, 1) * self._sleep
+            yield self._driver.sleep(min(pause, left_ms / 1000))
 
     # Return what was granted, and its lease. A grant that came late is renewed, or it is none.
     def _granted(self, once: Callable[["Attempt"], Steps[int | None]]) -> Steps[tuple[int | None, Lease]]:

@@ -2,43 +2,22 @@
 
 import contextlib
 import functools
-import logging
-import os
 from collections.abc import Callable, Coroutine
-from threading import local
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from . import fallback
-from .acquire import FOLLOW, Attempt, Patience
-from .lease import MAX_TTL_MS, TOO_SHORT_TIMEOUT, Lease, ttl_ms
-from .options import GRACE, LONGEST_GRACE, check_time
-from .replies import (
-    MODULE_MISSING,
-    Held,
-    Kind,
-    LockError,
-    LockNotOwnedError,
-    ModuleMissingError,
-    UnsupportedError,
-    held,
-    is_unknown_command,
-    kind_of,
-    word_of,
-)
+from .acquire import FOLLOW, Attempt
+from .lease import MAX_TTL_MS, Lease, ttl_ms
+from .replies import Held, Kind, LockError, LockNotOwnedError, held, word_of
+from .sending import Sender, logger
 from .steps import Steps
 from .telemetry import Span
 
 if TYPE_CHECKING:
     from . import aio, lock
 
-logger = logging.getLogger("redis_lock_client")
-
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-# What an error about a ttl that is no option's names.
-EXTENSION = "the time of extend()"
 
 
 class Done(Protocol[P, T_co]):
@@ -59,90 +38,8 @@ def done(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Done[P, T]:
     return method  # type: ignore[return-value]
 
 
-class Hold:
-    token: Any = None
-    fence: int | None = None
-    lease: Lease | None = None
-    seen: Span | None = None
-
-
-# What a thread holds. Unlike redis-py's it has its defaults in every thread, not only in the one that made it.
-class HoldOfThread(Hold, local):
-    pass
-
-
-class Core:
+class Core(Sender):
     """An exclusive lock of either kind."""
-
-    # The command that takes the hold.
-    ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
-    # The option from which the ttl is.
-    _ttl_option = "timeout"
-    _driver_class: ClassVar[Any]
-    _waits: ClassVar[tuple[str, ...]]
-    # Whether an old client's string may lie under its key.
-    _meets_strings = True
-
-    def __init__(
-        self,
-        redis: Any,
-        name: str | bytes,
-        timeout: float | None = None,
-        sleep: float = 0.1,
-        blocking: bool = True,
-        blocking_timeout: float | None = None,
-        thread_local: bool = True,
-        raise_on_release_error: bool = True,
-        *,
-        grace: float = GRACE,
-        linger: float | None = None,
-        at_least: float = 0,
-        fallback: bool = False,
-        wait: Literal["block", "notify"] = "block",
-    ) -> None:
-        """Take the arguments of the library's own lock, and options of this package. Times are in seconds.
-
-        The place in the queue outlives a connection that waited there by `grace` seconds: between two slices of a
-        wait, or until the client has connected again. If this process dies while it waits, the others
-        wait for so long at most when its turn comes. 0 is none.
-
-        With `linger` the hold ends so long after its connection is lost, and not later than before.
-        With `at_least` a release ends the hold no sooner than so long after the grant.
-
-        With `fallback` the lock does with SET NX PX on a server that has not loaded the module: it polls every `sleep`
-        seconds, and has no fence.
-
-        With `wait="block"` each waiting thread or task occupies a connection. With `wait="notify"`, in asyncio only,
-        all the waiting tasks of a client share two: one that hears of their grants, and one for their commands.
-        """
-        self._driver: Any = self._driver_class.of(redis)
-        self.redis = redis
-        self.name: Any = name
-        if timeout:
-            # No grant of a shorter one would come in time: a lease is shorter by 1 % and 2 ms.
-            check_time(self._ttl_option, timeout, above=TOO_SHORT_TIMEOUT)
-        self.timeout = timeout
-        self.sleep = sleep
-        self.blocking = blocking
-        self.blocking_timeout = blocking_timeout
-        self.thread_local = bool(thread_local)
-        self.raise_on_release_error = raise_on_release_error
-        check_time("grace", grace, LONGEST_GRACE)
-        self.grace = grace
-        self._grace_ms = max(int(grace * 1000), 1) if grace else 0
-        check_time("linger", linger or 0)
-        self.linger = linger
-        check_time("at_least", at_least, timeout or MAX_TTL_MS / 1000)
-        self.at_least = at_least
-        self.fallback = fallback
-        if wait not in self._waits:
-            raise ValueError(f"wait must be one of {self._waits}")
-        self.wait = wait
-        # What a request says of its hold beside the ttl.
-        self._terms: tuple[Any, ...] = ()
-        # The keys that are held: one, but for a MultiLock.
-        self._names: tuple[str | bytes, ...] = (name,)
-        self.local: Any = HoldOfThread() if self.thread_local else Hold()
 
     @property
     def fence(self) -> int | None:
@@ -152,103 +49,6 @@ class Core:
         """
         fence: int | None = self.local.fence if self.local.token is not None else None
         return fence
-
-    # What is sent, and what becomes of the answers.
-
-    def _send(self, *commands: tuple[Any, ...], **how: Any) -> Any:
-        return self._driver.send(self.redis, commands, **how)
-
-    # Send in one way there and back. Return the replies, or raise the first error of them.
-    def _answers(self, *commands: tuple[Any, ...], **how: Any) -> Steps[list[Any]]:
-        replies: list[Any] = yield self._send(*commands, **how)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return replies
-
-    def _ask(self, *command: Any, **how: Any) -> Steps[Any]:
-        return (yield from self._answers(command, **how))[0]
-
-    # Return the reply for each key, None where it holds no lock.
-    def _each(self, command: str, token: Any, *args: Any, **how: Any) -> Steps[list[Any]]:
-        commands = [(command, name, token, *args) for name in self._names]
-        if self._falls_back_now():
-            commands = [fallback.script(command, self.name, token, *args)]
-        replies: list[Any] = yield self._send(*commands, **how)
-        for at, reply in enumerate(replies):
-            if isinstance(reply, Exception):
-                # A string that was written over the key has ended the hold.
-                if word_of(reply) != "WRONGTYPE":
-                    extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
-                    raise (yield from self._told(reply, command, EXTENSION if extends else None)) from reply
-                replies[at] = None
-        return replies
-
-    def _patience(self, seconds: float | None, failover: float = FOLLOW) -> Patience:
-        return Patience(seconds, self._driver.socket_timeout, self._driver.is_roaming, failover)
-
-    # Do it again when an answer got lost, or will be another one in time. The same token gets its own fence.
-    def _retrying(self, patience: Patience, make: Callable[..., Steps[T]], *args: Any) -> Steps[T]:
-        driver = self._driver
-        while True:
-            try:
-                result = yield from make(*args)
-            except driver.error as error:
-                kind = kind_of(error) if driver.is_answer(error) else None
-                is_final = kind is Kind.FINAL or isinstance(error, LockError | UnsupportedError)
-                was_silent = isinstance(error, driver.errors.TimeoutError)
-                pause = None if is_final else patience.pause(kind, was_silent)
-                if pause is None:
-                    raise
-            else:
-                patience.answered()
-                return result
-            yield driver.sleep(pause)
-
-    # Ask again once when the answer got lost.
-    def _once_more(self, make: Callable[..., Steps[T]], *args: Any) -> Steps[T]:
-        return self._retrying(self._patience(0), make, *args)
-
-    # Return the error that the user gets for an answer of the server. A ttl is that of an option, unless told.
-    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
-        if "lock.max-ttl" in str(error):
-            return LockError(f"{option or self._ttl_option} is too long: {error}", self.name)
-        if not isinstance(error, UnsupportedError) and is_unknown_command(error, command):
-            if (yield from self._has_no_module()):
-                return ModuleMissingError(MODULE_MISSING)
-            if command.lower() in str(error).lower():
-                return UnsupportedError(f"the server does not know {command}")
-        return error
-
-    # Without the module.
-
-    # Return whether the lock has to do without the module. Raise ModuleMissingError when this one cannot.
-    def _falls_back(self) -> Steps[bool]:
-        driver = self._driver
-        if self.fallback and driver.falls_back is None:
-            lacks_module = yield from self._has_no_module()
-            # Another thread or task may have found out meanwhile.
-            if driver.falls_back is None:
-                driver.falls_back = lacks_module
-                if lacks_module:
-                    logger.warning(fallback.LOST)
-        is_plain = self._kind() == ("LOCK.ACQUIRE",) and not self.at_least and self.linger is None
-        if self._falls_back_now() and not is_plain:
-            raise self._not_in_the_fallback("anything but a Lock without at_least and linger")
-        return self._falls_back_now()
-
-    def _falls_back_now(self) -> bool:
-        return bool(self.fallback and self._driver.falls_back)
-
-    def _not_in_the_fallback(self, what: str) -> ModuleMissingError:
-        return ModuleMissingError(f"{what} is not available in the fallback: {MODULE_MISSING}")
-
-    def _has_no_module(self) -> Steps[bool]:
-        command = ("LOCK.RELEASE", self.name, os.urandom(16).hex())
-        (reply,) = yield self._send(command)
-        if isinstance(reply, Exception) and kind_of(reply) is not Kind.FINAL:
-            raise reply
-        return isinstance(reply, Exception) and is_unknown_command(reply, command[0])
 
     # What is asked to take a hold.
 
@@ -270,20 +70,13 @@ class Core:
             raise reply
         return reply
 
-    # Return what tells a hold of this lock from one of another that has the same token.
-    def _kind(self) -> tuple[Any, ...]:
-        return (self.ACQUIRE, *self._terms)
-
     def _lease(self, ttl: int) -> Lease:
         return Lease(ttl, self.linger, self._driver.mutex())
 
     # Return the command that asks for the hold, but for the options about waiting.
     def _request(self, token: bytes, ttl: int) -> tuple[Any, ...]:
         lingers = () if self.linger is None else ("LINGER", min(int(self.linger * 1000), MAX_TTL_MS))
-        return (self.ACQUIRE, *self._what(), token, ttl, *self._terms, *lingers)
-
-    def _what(self) -> tuple[Any, ...]:
-        return (self.name,)
+        return (self.ACQUIRE, *self._keys, token, ttl, *self._terms, *lingers)
 
     # Return what the token holds by LOCK.INFO, which a string over a key is not part of.
     def _held(self, token: bytes, hurry: float | None = None) -> Steps[Held | None]:
@@ -468,27 +261,25 @@ class Core:
     def _reacquire(self) -> Steps[Literal[True]]:
         return self._renewed("reacquire", self._held_token("reacquire"), ttl_ms(self.timeout or None))
 
-    def _renewed(self, doing: str, token: Any, ttl: int) -> Steps[Literal[True]]:
+    def _renewed(self, doing: str, token: Any, ttl: int, lease: Lease | None = None) -> Steps[Literal[True]]:
         # A token that the caller has set has no lease.
-        lease = self.local.lease or self._lease(ttl)
-        fence = self.local.fence if lease is self.local.lease else None
+        lease = lease or self.local.lease or self._lease(ttl)
         try:
-            patience = self._patience(lease.left())
-            if (yield from self._retrying(patience, self._renew_once, token, ttl, lease, fence)):
+            if (yield from self._retrying(self._patience(lease.left()), self._renew_once, token, ttl, lease)):
                 return True
         except self._driver.error as error:
-            if lease.left() or not self._driver.is_answer(error) or kind_of(error) is not Kind.TEMPORARY:
+            if lease.left() or self._driver.kind_of(error) is not Kind.TEMPORARY:
                 raise
         if self.local.seen:
             self.local.seen.end(is_lost=True)
         raise self._not_owned(doing)
 
-    def _renew_once(self, token: Any, ttl: int, lease: Lease, fence: int | None = None) -> Steps[bool]:
+    def _renew_once(self, token: Any, ttl: int, lease: Lease) -> Steps[bool]:
         # Over two connections a renewal could overtake another, or a release.
-        held: bool = yield lease.renewing.alone(self._renew(token, ttl, lease, fence))
+        held: bool = yield lease.renewing.alone(self._renew(token, ttl, lease))
         return held
 
-    def _renew(self, token: Any, ttl: int, lease: Lease, fence: int | None) -> Steps[bool]:
+    def _renew(self, token: Any, ttl: int, lease: Lease) -> Steps[bool]:
         # After the lease it would only prolong what somebody else waits for.
         if not lease.left():
             return False
@@ -496,8 +287,8 @@ class Core:
         if not all((yield from self._each("LOCK.RENEW", token, ttl))):
             return lease.answers(ends, False)
         # What was granted just now is bound already, and a token that the caller has set has another fence.
-        binds = self.linger is not None and fence is not None
-        is_bound = (yield from self._bind(token, ttl, fence)) if binds else True
+        binds = self.linger is not None and lease.fence is not None
+        is_bound = (yield from self._bind(token, ttl, lease.fence)) if binds else True
         return lease.answers(ends, is_bound is not False, is_bound is True)
 
     # Bind what lingers to a connection that is open. Return False when it is lost, None when nobody knows.

@@ -16,6 +16,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
+from .replies import Kind, kind_of
 from .steps import AsyncMutex, Mutex, Steps, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
@@ -101,10 +102,9 @@ class Driver:
     def is_answer(self, error: BaseException) -> bool:
         return isinstance(error, self._answers) or str(error).startswith("TTL exhausted")
 
-    # Return the error of a reply that has not come in time.
-    def silent(self) -> Exception:
-        error: Exception = self.errors.TimeoutError(SILENT)
-        return error
+    # Return what its error means, None when it has said nothing.
+    def kind_of(self, error: Exception) -> Kind | None:
+        return kind_of(error) if self.is_answer(error) else None
 
     # Return a connection beside a pool, or beside that of a node. It tries once, and waits for no server without end.
     def connection_beside(self, pool: Any, timeout: float | None = None, **more: Any) -> Any:
@@ -238,7 +238,7 @@ class SyncDriver(Driver):
 
     def _await_reply(self, connection: Any, within: float | None) -> None:
         if within is not None and not connection.can_read(timeout=within):
-            raise self.silent()
+            raise self.errors.TimeoutError(SILENT)
 
     def _cut(self, connection: Any) -> None:
         connection.disconnect()
@@ -281,7 +281,7 @@ class AsyncDriver(Driver):
                 async with asyncio.timeout(within):
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
-            raise self.silent() from None
+            raise self.errors.TimeoutError(SILENT) from None
         # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
         if task.cancelling() > cancelled_before:
             raise asyncio.CancelledError

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from .lease import Lease, now, ttl_ms
-from .replies import Kind, kind_of
 from .steps import Steps, go_on, run, run_async
 
 USED = "a context of keep_alive() can be entered once only: call keep_alive() again"
@@ -35,11 +34,10 @@ class Keeping:
         self._ttl_ms = ttl_ms(lock.timeout or None)
         self._token = lock._held_token("keep alive")
         self._lease: Lease = lock.local.lease or lock._lease(self._ttl_ms)
-        self._fence = lock.local.fence if lock.local.lease else None
         # It is renewed at a third of its ttl, or of a shorter linger, and soon after a failure.
         ttl, linger = self._ttl_ms / 1000, lock.linger
         self._span = ttl if linger is None else min(ttl, max(linger, SHORTEST_SPAN))
-        self._renew_at = now() + self._span / 3
+        self._renew_at = 0.0
         self._is_new = is_new
         self._is_over = False
         self._is_renewing = False
@@ -57,22 +55,13 @@ class Keeping:
     def _tell(self) -> None:
         raise NotImplementedError
 
-    # Begin to keep it. It is renewed first, and the server may not be able to answer yet.
+    # Begin to keep it. Only after a renewal it is known how long the lease is, unless the hold is new.
     def begin(self) -> Steps[None]:
         if self._is_over:
             raise RuntimeError(USED)
-        driver, is_held, left = self._lock._driver, self._is_new, 1.0
-        while not is_held and left:
-            try:
-                is_held = yield from self._renewal()
-                left = 0
-            except driver.error as error:
-                if not driver.is_answer(error) or kind_of(error) is not Kind.TEMPORARY:
-                    raise
-                if left := self._lease.left():
-                    yield driver.sleep(min(SOON, left))
-        if not is_held:
-            raise self._lock._not_owned("keep alive")
+        if not self._is_new:
+            yield from self._lock._renewed("keep alive", self._token, self._ttl_ms, self._lease)
+        self._renew_at = now() + self._span / 3
         self._lease.watchers.add(self.look)
         self.look()
 
@@ -84,7 +73,7 @@ class Keeping:
     def _renewal(self) -> Steps[bool]:
         self._is_renewing, pause = True, min(self._span / 10, SOON)
         try:
-            held: bool = yield from self._lock._renew_once(self._token, self._ttl_ms, self._lease, self._fence)
+            held: bool = yield from self._lock._renew_once(self._token, self._ttl_ms, self._lease)
             pause = self._span / 3
         finally:
             self._renew_at = now() + pause

@@ -36,14 +36,11 @@ class MultiCore(Core):
         if not all_of or len(set(all_of)) < len(all_of):
             raise ValueError("a multi-lock takes one name or more, each once")
         super().__init__(redis, all_of[0], **options)
-        self._names = all_of
+        self._names, self._keys = all_of, (len(all_of), *all_of)
         if self._driver.is_cluster and len({redis.keyslot(name) for name in all_of}) > 1:
             raise ValueError(f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}': {all_of}")
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = ("MODES", *modes) if shared else ()
-
-    def _what(self) -> tuple[Any, ...]:
-        return (len(self._names), *self._names)
 
 
 class SemaphoreCore(Core):

@@ -46,6 +46,8 @@ class Lease:
         # When the last request was sent whose answer came over the connection that the hold is bound to.
         self.alive_at = start
         self.is_released = False
+        # Of the hold, None if it was not acquired here.
+        self.fence: int | None = None
         # Called when the end has come nearer.
         self.watchers: set[Callable[[], object]] = set()
         # Held by a renewal under way: over two connections one could overtake the other, or a release.

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from .acquire import LATE
-from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command
-from .replies import Kind, kind_of
+from .driver import DEFAULT_TIMEOUT, SILENT, AsyncDriver, Command
+from .replies import Kind
 from .steps import go_on
 
 # How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
@@ -153,7 +153,7 @@ class Subscriber:
                     await self._send(next(iter(self._channels)))
                 is_quiet = message is None
         except TimeoutError:
-            reason = self._listeners.driver.silent()
+            reason = self._errors.TimeoutError(SILENT)
         except Exception as error:
             reason = error
         finally:
@@ -296,7 +296,7 @@ class Listeners:
             subscriber = self._subscriber(node.name, node, "SSUBSCRIBE")
             await subscriber.subscribe(channel)
         except self.driver.error as error:
-            if self.driver.is_answer(error) and kind_of(error) is Kind.FINAL:
+            if self.driver.kind_of(error) is Kind.FINAL:
                 raise
             await self._find(key)
             raise self.driver.errors.ConnectionError(f"no subscription: {error}") from error

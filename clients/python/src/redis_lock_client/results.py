@@ -14,13 +14,14 @@ from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 from . import aio, lock
 from .acquire import FAILOVER, Attempt
-from .core import Core, logger
+from .core import Core
 from .driver import is_of_asyncio
 from .keeper import AsyncKeepAlive, KeepAlive
 from .lease import ttl_ms
 from .once import called, refuse_what_runs_later, wrapping
 from .options import check_time
-from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, kind_of, word_of
+from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, word_of
+from .sending import logger
 from .steps import Steps
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,7 +118,7 @@ class ResultCore(Core):
         super().__init__(redis, lock_key(name), timeout=ttl, blocking_timeout=wait, thread_local=False)
         seconds = early.seconds() if isinstance(early, XFetch) else early
         check_time("early", seconds or 0)
-        self._result = name
+        self._result, self._keys = name, (self.name, name)
         self._keep_ms = ttl_ms(keep)
         # A value must not be early from its first moment on.
         self._early_ms = -1 if seconds is None else int(min(seconds * 1000, self._keep_ms / 2))
@@ -126,9 +127,6 @@ class ResultCore(Core):
         self._since = 0.0
         # The value as it is stored, or None.
         self.found: bytes | None = None
-
-    def _what(self) -> tuple[Any, ...]:
-        return (self.name, self._result)
 
     def _ask_blocking(self, attempt: Attempt) -> Steps[int | None]:
         reply = yield from super()._ask_blocking(attempt)
@@ -178,7 +176,7 @@ class ResultCore(Core):
                 is_maker = yield from self._acquire(blocking=False)
             except self._driver.error as error:
                 # Nobody waits because of a value that is there, nor fails.
-                if self._is_final(error):
+                if self._driver.kind_of(error) is Kind.FINAL:
                     raise
         # What was early may be gone meanwhile.
         if not is_maker and self.found is None:
@@ -187,9 +185,6 @@ class ResultCore(Core):
             raise InProgressError("Unable to get the value within the time specified: it is being made", self.name)
         self._since = time.monotonic()
         return is_maker
-
-    def _is_final(self, error: Exception) -> bool:
-        return self._driver.is_answer(error) and kind_of(error) is Kind.FINAL
 
     # Store the value and release. One that comes too late is not stored: another caller may have made it since.
     def _store(self, value: bytes) -> Steps[None]:
@@ -205,7 +200,7 @@ class ResultCore(Core):
             yield from self._retrying(patience, self._answers, save, release)
         except self._driver.error as error:
             is_lost = word_of(error) == "NOTHELD"
-            if not is_lost and self._is_final(error):
+            if not is_lost and self._driver.kind_of(error) is Kind.FINAL:
                 failure = yield from self._told(error, "LOCK.EXEC")
             else:
                 # It is a value all the same, for the caller that has made it.

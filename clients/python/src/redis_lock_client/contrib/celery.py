@@ -5,9 +5,9 @@ from typing import Any
 from celery import Task
 from celery.exceptions import Reject, Retry
 
-from ..core import logger
 from ..once import lock_of_job
 from ..results import naming
+from ..sending import logger
 
 
 class Once(Task):
