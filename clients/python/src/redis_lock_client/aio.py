@@ -54,14 +54,11 @@ class Lock(Core, Theirs):
     def _ask_and_listen(self, listener: Listener, attempt: Attempt) -> Steps[int | None]:
         patience, ask = attempt.patience, partial(self._ask, *attempt.request)
         channel = yield listener.subscribed()
-        if not (left := patience.left_ms()):
-            reply: int | None = yield from ask()
-            return reply
-        longest, keep = max(int(min(left, NOTIFY_MS)), 1), patience.keep(self._grace_ms)
-        reply = yield from ask("NOTIFY", longest, channel, *keep)
-        if isinstance(reply, int):
-            return reply
-        fence: int | None = None
+        left, keep = patience.left_ms(), patience.keep(self._grace_ms)
+        reply = yield from ask(*(("NOTIFY", max(int(min(left, NOTIFY_MS)), 1), channel, *keep) if left else ()))
+        fence: int | None = reply if isinstance(reply, int) else None
+        if fence is not None or not left:
+            return fence
         if listener.is_at_the_primary():
             fence = yield listener.hear(patience.left_ms())
         if fence is not None and not listener.trusts_messages:

@@ -265,35 +265,22 @@ def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpa
 
 # Return what names the key of a call.
 def naming(function: Callable[..., Any], key: Key) -> Callable[..., str | bytes]:
-    if callable(key):
-        return key
-    arguments, template = arguments_of(function), key
-    return lambda *args, **kwargs: template.format(**arguments(*args, **kwargs))
+    return key if callable(key) else lambda *args, **kwargs: key.format(**arguments_of(function, args, kwargs))
 
 
-# Return what tells a call's arguments by their names.
-def arguments_of(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    signature = inspect.signature(function)
-
-    def arguments(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
-
-    return arguments
+# Return the arguments of a call by their names.
+def arguments_of(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
 
 
-# Return what tells the arguments of a call as JSON.
-def json_of(function: Callable[..., Any]) -> Callable[..., str]:
-    arguments = arguments_of(function)
-
-    def say(*args: Any, **kwargs: Any) -> str:
-        try:
-            return json.dumps(arguments(*args, **kwargs), sort_keys=True)
-        except TypeError as error:
-            raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
-
-    return say
+# Return the arguments of a call as JSON.
+def json_of(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
+    try:
+        return json.dumps(arguments_of(function, args, kwargs), sort_keys=True)
+    except TypeError as error:
+        raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
 
 
 def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[F], F]:
@@ -322,7 +309,7 @@ def idempotent(
     what they must have in common; without it the arguments must be JSON.
     """
     more = {"keep": KEEP, **options, "early": None}
-    return _decorating(redis, key, more, lambda function: fingerprint or json_of(function))
+    return _decorating(redis, key, more, lambda function: fingerprint or functools.partial(json_of, function))
 
 
 # Return what decorates a function. Values are marked by what `marks` makes of the arguments, so that other arguments
