@@ -117,17 +117,11 @@ class Driver:
             setattr(connection, name, timeout or getattr(connection, name, None) or DEFAULT_TIMEOUT)
         return connection
 
-    # Return a connection of the pool, or None when it has none left and it is not needed.
-    def _of_pool(self, pool: Any, is_needed: bool = False) -> Steps[Any]:
-        try:
-            # valkey-py wants a name.
-            return (yield pool.get_connection(*(("_",) if self.library == "valkey" else ())))
-        except self.errors.ConnectionError as error:
-            if is_needed or not self._is_exhausted(error):
-                raise
-            return None
+    # Return a connection of the pool, in asyncio what leads to it. valkey-py wants a name.
+    def _of_pool(self, pool: Any) -> Any:
+        return pool.get_connection(*(("_",) if self.library == "valkey" else ()))
 
-    # Not all pools have a class for this.
+    # Return whether a pool has no connection left. Not all have a class for this.
     def _is_exhausted(self, error: Exception) -> bool:
         return isinstance(error, self.errors.MaxConnectionsError) or str(error) in NO_CONNECTION
 
@@ -136,7 +130,8 @@ class Driver:
         self, connection: Any, give: Any, commands: Sequence[Command], decodes: bool, within: float | None = None
     ) -> Steps[list[Any]]:
         try:
-            yield connection.connect()
+            if not getattr(connection, "is_connected", False):
+                yield connection.connect()
             yield connection.send_packed_command(connection.pack_commands(commands))
             replies: list[Any] = []
             for _ in commands:
@@ -213,28 +208,29 @@ class SyncDriver(Driver):
     def _send_to(self, node: str, pool: Any, commands: Sequence[Command], within: Any, **how: Any) -> list[Any]:
         # The user's client may wait for a silent server without end.
         within = within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
-        give: Any
-        if hurry := how.get("hurry"):
-            connection, give = self.connection_beside(pool, hurry), self._cut
-        elif how.get("binds") and not self._waits and (connection := run(self._of_pool(pool))):
-            give = pool.release
-        else:
-            idle = self._idle.setdefault((os.getpid(), node), [])
-            connection, give = self._open(idle) or self.connection_beside(pool), idle.append
+        connection, give = self._take(node, pool, **how)
         return run(self._exchange(connection, give, commands, how.get("decodes", False), within))
 
-    # Return an idle connection, if there is one.
-    def _open(self, idle: list[Any]) -> Any:
+    def _take(self, node: str, pool: Any, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
+        if hurry := how.get("hurry"):
+            return self.connection_beside(pool, hurry), self._cut
+        if how.get("binds") and not self._waits:
+            try:
+                return self._of_pool(pool), pool.release
+            except self.errors.ConnectionError as error:
+                if not self._is_exhausted(error):
+                    raise
+        idle = self._idle.setdefault((os.getpid(), node), [])
         try:
             connection = idle.pop()
         except IndexError:
-            return None
+            return self.connection_beside(pool), idle.append
         # The server may have closed it, or what it said was of interest to nobody.
         with contextlib.suppress(self.errors.ConnectionError, OSError):
             if not connection.can_read():
-                return connection
+                return connection, idle.append
         connection.disconnect()
-        return connection
+        return connection, idle.append
 
     def _await_reply(self, connection: Any, within: float | None) -> None:
         if within is not None and not connection.can_read(timeout=within):
@@ -276,9 +272,9 @@ class AsyncDriver(Driver):
                 # To connect takes several ways, and a pool that lets its callers wait knows for how long.
                 limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
                 waits = self._waits and not hurry and how.get("may_wait")
-                async with asyncio.timeout(None if waits else limit):
-                    connection, give = await run_async(self._take(**how))
-                async with asyncio.timeout(within):
+                async with asyncio.timeout(None if waits else limit) as clock:
+                    connection, give = await self._take(**how)
+                    clock.reschedule(asyncio.get_running_loop().time() + (within or limit))
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
             raise self.errors.TimeoutError(SILENT) from None
@@ -287,12 +283,15 @@ class AsyncDriver(Driver):
             raise asyncio.CancelledError
         return replies
 
-    def _take(self, **how: Any) -> Steps[tuple[Any, Callable[[Any], Any]]]:
-        may_wait, hurry = how.get("may_wait", False), how.get("hurry")
+    async def _take(self, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
+        may_wait, hurry = how.get("may_wait"), how.get("hurry")
         # In a hurry a new connection is behind the request that it is about: one of the pool's could overtake it.
-        of_pool = not hurry and (may_wait or not self._waits)
-        if of_pool and (connection := (yield from self._of_pool(self.pool, is_needed=may_wait))):
-            return connection, self.pool.release
+        if not hurry and (may_wait or not self._waits):
+            try:
+                return await self._of_pool(self.pool), self.pool.release
+            except self.errors.ConnectionError as error:
+                if may_wait or not self._is_exhausted(error):
+                    raise
         if hurry or not how.get("binds"):
             return self.connection_beside(self.pool, hurry), self._cut
         bound = self._bound.setdefault(asyncio.get_running_loop(), [])
