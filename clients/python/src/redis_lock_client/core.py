@@ -3,13 +3,13 @@
 import contextlib
 import functools
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from .acquire import FOLLOW, Attempt
 from .lease import MAX_TTL_MS, Lease, ttl_ms
 from .replies import Held, Kind, LockError, LockNotOwnedError, held, word_of
 from .sending import Sender, logger
-from .steps import Steps
+from .steps import Steps, run, run_async
 from .telemetry import Span
 
 if TYPE_CHECKING:
@@ -17,25 +17,32 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 
-class Done(Protocol[P, T_co]):
-    """A method that is written once. In asyncio its call is to be awaited."""
+class Done(Generic[P, T]):
+    """A method that is written once, by its steps. In asyncio it is a coroutine function."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        # No method returns the steps themselves.
+        del steps.__annotations__["return"]
+
+        @functools.wraps(steps)
+        def of_threads(lock: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+            return run(steps(lock, *args, **kwargs))
+
+        @functools.wraps(steps)
+        async def of_tasks(lock: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await run_async(steps(lock, *args, **kwargs))
+
+        self._methods = of_threads, of_tasks
 
     @overload
-    def __get__(self, lock: "lock.Lock", kind: Any) -> Callable[P, T_co]: ...
+    def __get__(self, lock: "lock.Lock", kind: Any) -> Callable[P, T]: ...
     @overload
-    def __get__(self, lock: "aio.Lock", kind: Any) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
-
-
-# Make a method that users call of its steps.
-def done(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Done[P, T]:
-    @functools.wraps(steps)
-    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return self._driver.run(steps(self, *args, **kwargs))
-
-    return method  # type: ignore[return-value]
+    def __get__(self, lock: "aio.Lock", kind: Any) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, lock: Any, kind: Any) -> Any:
+        method: Any = self._methods[kind._driver_class.is_async]
+        return method.__get__(lock, kind)
 
 
 class Core(Sender):
@@ -132,22 +139,22 @@ class Core(Sender):
         seen.end(granted)
         return granted
 
-    @done
+    @Done
     def do_acquire(self, token: str | bytes) -> Steps[bool]:
         """Ask once, without waiting."""
         return self._acquire(blocking=False, token=token)
 
-    @done
+    @Done
     def locked(self) -> Steps[bool]:
         """Return whether anybody holds the lock, an old client included."""
         return bool((yield from self._once_more(self._ask, "EXISTS", *self._names)))
 
-    @done
+    @Done
     def owned(self) -> Steps[bool]:
         """Return whether this lock holds it."""
         return (yield from self._fence_now()) is not None
 
-    @done
+    @Done
     def check(self) -> Steps[int | None]:
         """Ask the server whether this lock is held now. Return its fence, or None."""
         if self.local.token is not None and (yield from self._falls_back()):
@@ -193,7 +200,7 @@ class Core(Sender):
         if seen:
             seen.end(is_lost=is_lost)
 
-    @done
+    @Done
     def do_release(self, expected_token: Any) -> Steps[None]:
         """Release what the token holds."""
         return self._release_token(expected_token)
@@ -217,13 +224,13 @@ class Core(Sender):
             raise LockError(f"Cannot {doing} a lock with no timeout", self.name)
         return self.local.token
 
-    @done
+    @Done
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Steps[Literal[True]]:
         """Extend the hold by so many seconds, from the end of its ttl or from now on."""
         self._held_token("extend", needs_timeout=True)
         return (yield from self._extend(additional_time, replace_ttl))
 
-    @done
+    @Done
     def do_extend(self, additional_time: float, replace_ttl: bool) -> Steps[Literal[True]]:
         """Extend the hold, by what its ttl is now or from now on."""
         return self._extend(additional_time, replace_ttl)
@@ -247,19 +254,17 @@ class Core(Sender):
                 return now.ttl_ms
         raise self._not_owned("extend")
 
-    @done
+    @Done
     def reacquire(self) -> Steps[Literal[True]]:
         """Set the hold's ttl to the lock's timeout again."""
-        self._held_token("reacquire", needs_timeout=True)
-        return (yield from self._reacquire())
+        token = self._held_token("reacquire", needs_timeout=True)
+        return (yield from self._renewed("reacquire", token, ttl_ms(self.timeout or None)))
 
-    @done
+    @Done
     def do_reacquire(self) -> Steps[Literal[True]]:
         """Set the hold's ttl to the lock's timeout again."""
-        return self._reacquire()
-
-    def _reacquire(self) -> Steps[Literal[True]]:
-        return self._renewed("reacquire", self._held_token("reacquire"), ttl_ms(self.timeout or None))
+        token = self._held_token("reacquire")
+        return (yield from self._renewed("reacquire", token, ttl_ms(self.timeout or None)))
 
     def _renewed(self, doing: str, token: Any, ttl: int, lease: Lease | None = None) -> Steps[Literal[True]]:
         # A token that the caller has set has no lease.
@@ -307,7 +312,7 @@ class Core(Sender):
         yield from self._each("LOCK.RELEASE", token)
         return False
 
-    @done
+    @Done
     def exec(self, *command: Any) -> Steps[Any]:
         """Run a command only if this lock is held, in one step in the server. Return the command's own reply, raw.
 

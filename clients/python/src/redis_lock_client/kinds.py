@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
-from .core import Core, done
+from .core import Core, Done
 from .options import LockOptions
 from .replies import available, word_of
 from .steps import Steps
@@ -71,12 +71,12 @@ class SemaphoreCore(Core):
             raise (yield from self._told(error, "LOCK.INFO")) from error
         return available(info, self.permits)
 
-    @done
+    @Done
     def available(self) -> Steps[int]:
         """Return how many permits nobody holds."""
         return self._available()
 
-    @done
+    @Done
     def locked(self) -> Steps[bool]:
         """Return whether no permit is free."""
         return (yield from self._available()) == 0

@@ -71,7 +71,7 @@ WORDS = {
     **dict.fromkeys(["NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT", "ERR"], Kind.FINAL),
 }
 
-# The libraries cut some words off, and keep them in the name of a class: ReadOnlyError. These are called otherwise there.
+# The libraries cut some words off, and keep them in the name of a class: ReadOnlyError. These are named otherwise.
 _CLASSES = {"BUSYLOADING": "LOADING", "OUTOFMEMORY": "OOM", "NOPERMISSION": "NOPERM", "CLUSTERCROSSSLOT": "CROSSSLOT"}
 
 
