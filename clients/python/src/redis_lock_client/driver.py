@@ -45,6 +45,13 @@ def kind_of_client(client: Any) -> tuple[str | None, bool]:
     return _kind(client.__class__, getattr(client, "connection_pool", client).__class__)
 
 
+# Return for how long a connection may be silent by the library's defaults.
+@functools.cache
+def _default_timeout(package: str) -> float | None:
+    timeout: float | None = import_module(f"{package}.connection").Connection().socket_timeout
+    return timeout
+
+
 def is_of_asyncio(client: Any) -> bool:
     return kind_of_client(client)[1]
 
@@ -87,8 +94,8 @@ class Driver:
         self._waits = hasattr(self.pool, "timeout")
         self._package = f"{library}.asyncio" if self.is_async else library
         owner = self.pool or getattr(client, "nodes_manager", None)
-        default = import_module(f"{self._package}.connection").Connection().socket_timeout
-        self.socket_timeout: float | None = getattr(owner, "connection_kwargs", {}).get("socket_timeout", default)
+        settings = {"socket_timeout": _default_timeout(self._package)} | getattr(owner, "connection_kwargs", {})
+        self.socket_timeout: float | None = settings["socket_timeout"]
         # By client: what its locks have learned. See `fallback`.
         self.falls_back: bool | None = None
         # By name and token that was passed: as what the hold was taken last.

@@ -97,11 +97,6 @@ class Subscriber:
         self._channels: dict[bytes, asyncio.Future[None]] = {}
         self._listening = asyncio.create_task(self._listen())
 
-    # Where it has connected to.
-    @property
-    def address(self) -> tuple[str, int]:
-        return self._connection.host, self._connection.port
-
     # Return when the server has confirmed the channel. Raise when it refuses, or is lost.
     async def subscribe(self, channel: bytes) -> None:
         await asyncio.shield(self._connected)
@@ -113,6 +108,10 @@ class Subscriber:
             # Not sent by this task: it would come behind those that only wait, and may be cancelled.
             go_on(self._send(channel))
         await asyncio.shield(self._channels[channel])
+
+    # Return where it has connected to.
+    def address(self) -> tuple[str, int]:
+        return self._connection.host, self._connection.port
 
     # Close the connection. All who wait are told that it is lost.
     def close(self) -> None:
@@ -195,7 +194,7 @@ class Listener:
     # Return whether the subscription is where the client's commands go. If not, it ends.
     def is_at_the_primary(self) -> bool:
         address = self._listeners.primary_address(self._key)
-        if self.subscriber is None or address is None or self.subscriber.address == address:
+        if self.subscriber is None or address in (None, self.subscriber.address()):
             return True
         self.subscriber.close()
         return False
