@@ -1,7 +1,6 @@
 """The watchdog: long work keeps its lock, and a lost lock stops the work."""
 
 import asyncio
-import inspect
 import queue
 import threading
 import time
@@ -116,11 +115,10 @@ def late(lock, monkeypatch, event, go):
     """Let the next renewals come when `go` has returned."""
     renew = lock._renew
 
-    async def late_renew(*args):
+    def late_renew(*args):
         event.set()
-        if inspect.isawaitable(waiting := go()):
-            await waiting
-        return await renew(*args)
+        yield go()
+        return (yield from renew(*args))
 
     monkeypatch.setattr(lock, "_renew", late_renew)
 

@@ -185,7 +185,7 @@ def test_a_release_that_fails_does_not_take_the_lock_of_another_thread(server, c
     lock.acquire()
     send = lock._driver.send
 
-    async def send_late(*args, **how):
+    def send_late(*args, **how):
         lock._driver.send = send
         # Meanwhile the lock has ended, and another thread takes it by the same object.
         server.admin.delete("stock")

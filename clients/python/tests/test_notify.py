@@ -43,7 +43,7 @@ def ours(server):
 async def test_two_thousand_tasks_wait_over_two_connections(server, client, monkeypatch):
     # However long it takes until all have asked.
     monkeypatch.setattr("redis_lock_client.listener.ASK_AGAIN", 100)
-    monkeypatch.setattr("redis_lock_client.asyncio.lock.NOTIFY_MS", 150_000)
+    monkeypatch.setattr("redis_lock_client.aio.NOTIFY_MS", 150_000)
     inside: Counter[str] = Counter()
 
     async def work(number):

@@ -168,6 +168,6 @@ def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster):
 
 
 def test_cluster_several_keys_of_other_slots_are_explained(cluster, package):
-    told = r"in a cluster the keys of a multi-lock need one hash tag.*b'a' in slot 15495, b'b' in slot 3300"
+    told = r"in a cluster the keys of a multi-lock need one hash tag.*'a', 'b'"
     with pytest.raises(ValueError, match=told):
         package.made("MultiLock", connect(cluster, package.redis), ["a", "b"])

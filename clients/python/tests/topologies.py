@@ -6,8 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import redis
-
-from redis_lock_client.driver import slot_of
+from redis.crc import key_slot
 
 from .server import Server, launched, until
 
@@ -78,7 +77,7 @@ class Cluster:
     def owner(self, key: str | bytes) -> Server:
         """The node that has a key's slot, by the word of the others."""
         slots = self.nodes[1].admin.execute_command("CLUSTER", "SLOTS", NEVER_DECODE=True)
-        slot = slot_of(key.encode() if isinstance(key, str) else key)
+        slot = key_slot(key.encode() if isinstance(key, str) else key)
         return self._by_port(next(primary[1] for first, last, primary, *_ in slots if first <= slot <= last))
 
     def keys_of(self, node: Server) -> Iterator[str]:
@@ -113,7 +112,7 @@ class Cluster:
 
     def move_slot(self, key: str, to: Server) -> Server:
         """Move the slot of a key to a node, with all that is in it, as `--cluster reshard` does."""
-        slot, source = slot_of(key.encode()), self.owner(key)
+        slot, source = key_slot(key.encode()), self.owner(key)
         there, here = (node.admin.execute_command("CLUSTER", "MYID") for node in (to, source))
         to.admin.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", here)
         source.admin.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", there)

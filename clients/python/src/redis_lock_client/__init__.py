@@ -1,6 +1,5 @@
 """The Lock of redis-py and valkey-py on the redis-lock module. The asyncio side is `redis_lock_client.asyncio`."""
 
-from .calls import idempotent, single_flight
 from .keeper import KeepAlive
 from .lock import Lock, MultiLock, ReadLock, RWLock, Semaphore, WriteLock
 from .once import TaskResult, run_once, runs_once
@@ -14,7 +13,7 @@ from .replies import (
     NotSupportedError,
     UnsupportedError,
 )
-from .results import XFetch, once
+from .results import XFetch, idempotent, once, single_flight
 
 __all__ = [
     "FingerprintError",

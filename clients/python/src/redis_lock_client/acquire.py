@@ -5,12 +5,14 @@ import math
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import fallback
 from .lease import Clock, Lease, ttl_ms
 from .replies import UNKNOWN, Held, Kind, LockCancelledError, word_of
+from .steps import IMPATIENCE, Steps
+from .telemetry import Span
 
 if TYPE_CHECKING:
     from .core import Core
@@ -28,10 +30,6 @@ LONGEST_PAUSE = 0.5
 # a release or a renewal.
 FAILOVER = 60.0
 FOLLOW = 10.0
-# How often a lock that an old client holds is asked for: it has no queue to stand in.
-OLD_CLIENT_PACE_MS = 50
-# For how many seconds at most a server that does not answer holds up who gives up.
-IMPATIENCE = 2.0
 
 
 # How long something is still tried, and in what slices.
@@ -111,12 +109,6 @@ class Patience:
     def ends(self) -> None:
         self._end, self.kept = self._clock(), False
 
-    # Return the seconds until an old client's lock, which lives for `pttl` ms, is asked for again.
-    def pace(self, pttl: int) -> float:
-        # PTTL answers -1 for a key without ttl and -2 for one that is gone.
-        soonest = OLD_CLIENT_PACE_MS if pttl == -1 else min(max(pttl, 1), OLD_CLIENT_PACE_MS)
-        return min(soonest, self.left_ms()) / 1000
-
 
 # One call of `acquire`: asks for a token that was passed, or for a new one.
 class Attempt:
@@ -124,7 +116,7 @@ class Attempt:
     def __init__(self, lock: "Core", seconds: float | None, token: Any, sleep: float) -> None:
         self._lock, self._driver = lock, lock._driver
         self.is_own = token is None
-        self.token: bytes = os.urandom(16).hex().encode() if self.is_own else self._driver.encode(lock.redis, token)
+        self.token: bytes = self._driver.encoder(lock.redis).encode(os.urandom(16).hex() if self.is_own else token)
         self.patience = lock._patience(seconds, FAILOVER)
         self.ttl = ttl_ms(lock.timeout or None)
         self.request = lock._request(self.token, self.ttl)
@@ -132,21 +124,19 @@ class Attempt:
         self.before: Held | None = None
         self._falls_back = False
         self._sleep = sleep
-        # At first, and after an error, it may be this token whose string holds the lock.
-        self._may_be_ours = True
 
     # Return whether it was available in time.
-    async def run(self) -> bool:
+    def run(self) -> Steps[bool]:
         lock, driver = self._lock, self._driver
         if lock.fallback:
-            self._falls_back = await lock._retrying(self.patience, lock._falls_back)
+            self._falls_back = yield from lock._retrying(self.patience, lock._falls_back)
         if not self.is_own:
-            self.before = await lock._retrying(self.patience, self._held_before)
+            self.before = yield from lock._retrying(self.patience, self._held_before)
         try:
-            granted = await (self.ask(self._by_set) if self._falls_back else lock._wait(self))
+            granted = yield from (self.ask(self._by_set) if self._falls_back else lock._wait(self))
             if not granted and self.patience.kept:
                 with contextlib.suppress(*driver.error):
-                    await self.abandon()
+                    yield from self.abandon()
             elif granted and not self.is_own:
                 driver.converted[lock.name, self.token] = lock._kind()
             return granted
@@ -156,99 +146,97 @@ class Attempt:
             with contextlib.suppress(*driver.error):
                 if not isinstance(error, driver.error):
                     # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
-                    await lock._hurry(self)
+                    yield from lock._hurry(self)
                 elif self.is_own:
                     # Nobody else knows the token. One that was passed is left as it is: its owner may ask with it.
-                    await lock._each("LOCK.RELEASE", self.token, hurry=IMPATIENCE)
+                    yield from lock._each("LOCK.RELEASE", self.token, hurry=IMPATIENCE)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.
-    async def _held_before(self) -> Held | None:
+    def _held_before(self) -> Steps[Held | None]:
         lock = self._lock
         try:
-            if self._falls_back:
-                return Held(0, "exclusive", 1, 0) if (await lock._fences(self.token))[0] is not None else None
-            if not any(await lock._each("LOCK.CHECK", self.token)):
+            if not any((yield from lock._each("LOCK.CHECK", self.token))):
                 return None
-            return await lock._held(self.token)
+            # Of a string there is nothing more to know.
+            return UNKNOWN if self._falls_back else (yield from lock._held(self.token))
         except self._driver.errors.NoPermissionError:
             return UNKNOWN
 
     # Ask, wait in the server's queue in slices, and ask again with the same token.
-    async def ask(self, once: Callable[["Attempt"], Awaitable[int | None]]) -> bool:
+    def ask(self, once: Callable[["Attempt"], Steps[int | None]]) -> Steps[bool]:
         lock, patience = self._lock, self.patience
         while True:
             asked = time.monotonic()
-            pttl: int | None = None
+            pttl = -1
             try:
-                fence, lease = await lock._retrying(patience, self._granted, once)
+                fence, lease = yield from lock._retrying(patience, self._granted, once)
             except self._driver.errors.ResponseError as error:
                 if word_of(error) == "CANCELLED":
                     text = "Unable to acquire lock: the wait was ended by LOCK.CANCEL"
                     raise LockCancelledError(text, lock.name) from error
                 if word_of(error) != "WRONGTYPE" or not lock._meets_strings:
-                    raise (await lock._told(error, lock.ACQUIRE)) from error
+                    raise (yield from lock._told(error, lock.ACQUIRE)) from error
                 # An old client holds it, by a string.
                 fence = None
                 if patience.left_ms():
-                    pttl = await lock._retrying(patience, lock._old_client_pttl)
+                    pttl = yield from lock._retrying(patience, lock._old_client_pttl)
             if fence is not None:
-                lock._hold(self.token, fence, lease)
+                lease.fence, hold = fence, lock.local
+                hold.token, hold.fence, hold.lease, hold.seen = self.token, fence, lease, Span("hold", lock.name)
                 return True
             if not (left_ms := patience.left_ms()):
                 return False
-            if pttl is not None:
-                await self._driver.sleep(patience.pace(pttl))
+            # A null at once is that of a request which has not waited in the server. An old client has no queue there.
+            pause = max(0.0, asked + FIRST_PAUSE - time.monotonic())
+            if pttl != -1:
+                pause = min(pause, max(pttl, 1) / 1000)
             elif self._falls_back:
                 # Not all waiters at the same moment.
-                await self._driver.sleep(min(random.uniform(0.5, 1) * self._sleep, left_ms / 1000))
-            elif time.monotonic() - asked < FIRST_PAUSE:
-                # A null at once is that of a request which has not waited in the server.
-                await self._driver.sleep(min(FIRST_PAUSE, left_ms / 1000))
+                pause = random.uniform(0.5, 1) * self._sleep
+            yield self._driver.sleep(min(pause, left_ms / 1000))
 
     # Return what was granted, and its lease. A grant that came late is renewed, or it is none.
-    async def _granted(self, once: Callable[["Attempt"], Awaitable[int | None]]) -> tuple[int | None, Lease]:
+    def _granted(self, once: Callable[["Attempt"], Steps[int | None]]) -> Steps[tuple[int | None, Lease]]:
         lock = self._lock
         lease = lock._lease(self.ttl)
-        fence = await once(self)
+        fence = yield from once(self)
         if fence is not None and not lease.is_fresh():
             lease = lock._lease(self.ttl)
-            if not await lock._renew_once(self.token, self.ttl, lease):
+            if not (yield from lock._renew_once(self.token, self.ttl, lease)):
                 fence = None
                 # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
                 if self.is_own:
                     with contextlib.suppress(*self._driver.error):
-                        await lock._each("LOCK.RELEASE", self.token)
+                        yield from lock._each("LOCK.RELEASE", self.token)
                 # All grants come too late for a ttl of a few milliseconds.
-                await self._driver.sleep(min(FIRST_PAUSE, self.patience.left_ms() / 1000))
+                yield self._driver.sleep(min(FIRST_PAUSE, self.patience.left_ms() / 1000))
         return fence, lease
 
     # Ask by SET NX PX.
-    async def _by_set(self, _: "Attempt") -> int | None:
+    def _by_set(self, _: "Attempt") -> Steps[int | None]:
         lock = self._lock
-        looks, self._may_be_ours = self._may_be_ours, True
-        is_ours = await lock._ask("SET", lock.name, self.token, "NX", "PX", self.ttl)
-        if not is_ours and looks:
-            is_ours = await lock._ask(*fallback.script("LOCK.RENEW", lock.name, self.token, self.ttl))
-        self._may_be_ours = False
-        return fallback.NO_FENCE if is_ours else None
+        # An earlier request of this token may have taken it, whose reply was lost.
+        take = ("SET", lock.name, self.token, "NX", "PX", self.ttl)
+        keep = fallback.script("LOCK.RENEW", lock.name, self.token, self.ttl)
+        return fallback.NO_FENCE if (yield from lock._answers(take, keep))[1] else None
 
     # See that a request which waits no more has changed nothing, and has left no place in the queue.
-    async def abandon(self, hurry: float | None = None) -> None:
+    def abandon(self, hurry: float | None = None) -> Steps[None]:
         lock, before = self._lock, self.before
-        if before is UNKNOWN or (before and self._falls_back):
+        if before is UNKNOWN:
             # To release might end a hold of before. The place ends with its grace, and a hold with its ttl.
             return
         if before:
-            now = await lock._held(self.token, hurry=hurry)
+            now = yield from lock._held(self.token, hurry=hurry)
             if now and now.fence == before.fence:
                 if now.mode == before.mode:
                     if not self.patience.kept or before.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
                         return
                     # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
-                    if (await lock._ask(*lock._request(self.token, now.ttl_ms), hurry=hurry)) is None:
+                    if (yield from lock._ask(*lock._request(self.token, now.ttl_ms), hurry=hurry)) is None:
                         return
                 # It was converted, and nobody knows. Asking in the mode of before converts it back.
-                if (await lock._ask(*before.again(lock.name, self.token), hurry=hurry)) == before.fence:
+                if (yield from lock._ask(*before.again(lock.name, self.token), hurry=hurry)) == before.fence:
                     return
-        await lock._each("LOCK.RELEASE", self.token, hurry=hurry)
+        yield from lock._each("LOCK.RELEASE", self.token, hurry=hurry)

@@ -1,19 +1,16 @@
 """Renews holds while the work takes its time, and says when they are lost: one keeper for all of a process."""
 
+import asyncio
 import contextlib
-import heapq
-import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 from .lease import Lease, now, ttl_ms
-from .replies import Kind, kind_of
-
-if TYPE_CHECKING:
-    from .lock import Lock
+from .steps import Steps, go_on, run, run_async
 
 USED = "a context of keep_alive() can be entered once only: call keep_alive() again"
 
@@ -28,6 +25,105 @@ HANGS = 0.25
 MOST_THREADS = 16
 
 
+# A hold that is kept, by a thread or a task.
+class Keeping:
+    # `is_new`: the hold was taken just now, so that it is known how long the lease is.
+    def __init__(self, lock: Any, is_new: bool = False) -> None:
+        self._lock = lock
+        self._seen = lock.local.seen
+        self._ttl_ms = ttl_ms(lock.timeout or None)
+        self._token = lock._held_token("keep alive")
+        self._lease: Lease = lock.local.lease or lock._lease(self._ttl_ms)
+        # It is renewed at a third of its ttl, or of a shorter linger, and soon after a failure.
+        ttl, linger = self._ttl_ms / 1000, lock.linger
+        self._span = ttl if linger is None else min(ttl, max(linger, SHORTEST_SPAN))
+        self._renew_at = 0.0
+        self._is_new = is_new
+        self._is_over = False
+        self._is_renewing = False
+        self._once = threading.Lock()
+
+    # Look at it now, because something has changed, and from then on until it is over.
+    def look(self) -> None:
+        raise NotImplementedError
+
+    # Let it be renewed while others look.
+    def _start_renewal(self) -> None:
+        raise NotImplementedError
+
+    # Tell that it is lost.
+    def _tell(self) -> None:
+        raise NotImplementedError
+
+    # Begin to keep it. Only after a renewal it is known how long the lease is, unless the hold is new.
+    def begin(self) -> Steps[None]:
+        if self._is_over:
+            raise RuntimeError(USED)
+        if not self._is_new:
+            yield from self._lock._renewed("keep alive", self._token, self._ttl_ms, self._lease)
+        self._renew_at = now() + self._span / 3
+        self._lease.watchers.add(self.look)
+        self.look()
+
+    def stop(self) -> None:
+        self._is_over = True
+        self._lease.watchers.discard(self.look)
+
+    # Renew, and plan the next time: soon after a failure, because the rest of the lease is short.
+    def _renewal(self) -> Steps[bool]:
+        self._is_renewing, pause = True, min(self._span / 10, SOON)
+        try:
+            held: bool = yield from self._lock._renew_once(self._token, self._ttl_ms, self._lease)
+            pause = self._span / 3
+        finally:
+            self._renew_at = now() + pause
+            self._is_renewing = False
+        return held
+
+    # Renew, unless it is over meanwhile. Whatever goes wrong, the clock goes on.
+    def renew(self) -> Steps[None]:
+        is_held = True
+        with contextlib.suppress(Exception):
+            if not self._is_over:
+                is_held = yield from self._renewal()
+        self._is_renewing = False
+        if not is_held:
+            self._lose()
+        elif not self._is_over:
+            self.look()
+
+    # Look at the clock. Return after how many seconds to look again, or None.
+    def next_look(self) -> float | None:
+        if self._is_over:
+            return None
+        if not (left := self._lease.sure()):
+            self._lose()
+            return None
+        due = max(0.0, self._renew_at - now())
+        if due and not self._is_renewing:
+            return min(left, due, TURN)
+        if not self._is_renewing:
+            self._is_renewing = True
+            self._start_renewal()
+        return min(left, TURN)
+
+    def is_over_by_the_clock(self) -> bool:
+        return not (self._is_over or self._lease.is_released or self._lease.sure())
+
+    def _lose(self) -> None:
+        # Several threads may find out.
+        with self._once:
+            is_known, self._is_over = self._is_over, True
+        self.stop()
+        if is_known or self._lease.is_released:
+            return
+        # A renewal under way may still be answered. What is lost stays lost.
+        self._lease.ends()
+        if self._seen:
+            self._seen.end(is_lost=True)
+        self._tell()
+
+
 # Set also by the clock alone, however late the keeper's thread has its turn.
 class Lost(threading.Event):
     def __init__(self, kept: "KeepAlive") -> None:
@@ -36,61 +132,6 @@ class Lost(threading.Event):
 
     def is_set(self) -> bool:
         return super().is_set() or self._kept.is_over_by_the_clock()
-
-
-# A hold that is kept, by a thread or a task.
-class Keeping:
-    # Only then it is known how long the lease is, unless the hold is new.
-    _renews_at_once = True
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-        self._seen = lock.local.seen
-        self._ttl_ms = ttl_ms(lock.timeout or None)
-        self._token = lock._held_token("keep alive")
-        self._lease: Lease = lock.local.lease or lock._lease(self._ttl_ms)
-        self._fence = lock.local.fence if lock.local.lease else None
-        # It is renewed at a third of its ttl, or of a shorter linger, and soon after a failure.
-        ttl, linger = self._ttl_ms / 1000, lock.linger
-        self._span = ttl if linger is None else min(ttl, max(linger, SHORTEST_SPAN))
-        self._renew_at = now() + self._span / 3
-        self._is_over = False
-        self._is_renewing = False
-
-    # Renew, and plan the next time: soon after a failure, because the rest of the lease is short.
-    async def _renewal(self) -> bool:
-        self._is_renewing, pause = True, min(self._span / 10, SOON)
-        try:
-            held: bool = await self._lock._renew_once(self._token, self._ttl_ms, self._lease, self._fence)
-            pause = self._span / 3
-        finally:
-            self._renew_at = now() + pause
-            self._is_renewing = False
-        return held
-
-    # Return the seconds until it is time.
-    def _due_in(self) -> float:
-        return max(0.0, self._renew_at - now())
-
-    def is_over_by_the_clock(self) -> bool:
-        return not (self._is_over or self._lease.is_released or self._lease.sure())
-
-    # Renew, which keeping begins with. The server may not be able to answer yet.
-    async def _begin(self) -> None:
-        if self._is_over:
-            raise RuntimeError(USED)
-        driver, is_held, left = self._lock._driver, not self._renews_at_once, 1.0
-        while not is_held and left:
-            try:
-                is_held = await self._renewal()
-                left = 0
-            except driver.error as error:
-                if not driver.is_answer(error) or kind_of(error) is not Kind.TEMPORARY:
-                    raise
-                if left := self._lease.left():
-                    await driver.sleep(min(SOON, left))
-        if not is_held:
-            raise self._lock._not_owned("keep alive")
 
 
 class KeepAlive(Keeping):
@@ -104,155 +145,92 @@ class KeepAlive(Keeping):
     A release ends the renewals, and is no loss.
     """
 
-    def __init__(self, lock: "Lock", on_lost: Callable[[], object] | None = None) -> None:
+    def __init__(self, lock: Any, on_lost: Callable[[], object] | None = None, is_new: bool = False) -> None:
         """Use `Lock.keep_alive`."""
-        super().__init__(lock)
+        super().__init__(lock, is_new)
         self.lost: threading.Event = Lost(self)
         self._on_lost = on_lost
-        # The number of the keeper's next look at it.
-        self.look = 0
-        self._once = threading.Lock()
 
     def __enter__(self) -> Self:
         """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
-        from .lock import run
-
-        run(self._begin())
-        self._lease.watchers.add(self._look)
         try:
-            KEEPER.look_at(self)
+            run(self.begin())
         except BaseException:
             # A signal handler may raise at any time.
-            self.__exit__()
+            self.stop()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
         """Stop renewing. Nothing is released."""
-        self._is_over = True
-        self._lease.watchers.discard(self._look)
+        self.stop()
 
-    def _look(self) -> None:
+    def look(self) -> None:
         KEEPER.look_at(self)
 
-    # What the keeper calls.
+    def _start_renewal(self) -> None:
+        KEEPER.renew(self)
 
-    # Look at the clock. Return after how many seconds to look again, or None.
-    def next_look(self) -> float | None:
-        if self._is_over:
-            return None
-        if not (left := self._lease.sure()):
-            self._lose()
-            return None
-        if self._is_renewing:
-            return min(left, TURN)
-        if not (due := self._due_in()):
-            self._is_renewing = True
-            KEEPER.renew(self)
-            return min(left, TURN)
-        return min(left, due, TURN)
-
-    # Renew, unless it is over meanwhile.
-    def renew(self) -> None:
-        from .lock import run
-
-        is_held = True
-        # Whatever it is, the clock goes on.
-        with contextlib.suppress(Exception):
-            if not self._is_over:
-                is_held = run(self._renewal())
-        self._is_renewing = False
-        if not is_held:
-            self._lose()
-        else:
-            self._look()
-
-    def _lose(self) -> None:
-        with self._once:
-            if self._is_over:
-                return
-            self.__exit__()
-            if self._lease.is_released:
-                return
-            # A renewal under way may still be answered. What is lost stays lost.
-            self._lease.ends()
-            self.lost.set()
-        if self._seen:
-            self._seen.end(is_lost=True)
+    def _tell(self) -> None:
+        self.lost.set()
         if self._on_lost:
             # It may take its time, and its errors are told as those of any thread.
             threading.Thread(target=self._on_lost, name="redis-lock on_lost", daemon=True).start()
 
 
-# A thread that looks at the clock, and one that renews: more of these only while a server hangs.
+# A thread that looks at the clock, and one that renews: more of these only if a server hangs.
 class Keeper:
     # Nothing is kept yet.
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        # When to look at what. Of entries for the same hold the newest counts.
-        self._looks: list[tuple[float, int, KeepAlive]] = []
-        self._numbers = itertools.count()
-        self._clock: threading.Thread | None = None
+        # When to look at what.
+        self._looks: dict[KeepAlive, float] = {}
+        # What is to be renewed, and since when.
         self._jobs: deque[tuple[float, KeepAlive]] = deque()
-        self._has_jobs = threading.Condition()
-        self._renewers = self._idle = 0
+        self._threads = 0
 
     # Look at it now, because something has changed, and from then on until it is over.
     def look_at(self, kept: KeepAlive) -> None:
         with self._changed:
-            self._plan(kept, 0)
-            self._changed.notify()
-            if self._clock is None:
-                self._clock = threading.Thread(target=self._watch, name="redis-lock keeper", daemon=True)
-                self._clock.start()
+            self._looks[kept] = 0
+            self._changed.notify_all()
+            if not self._threads:
+                self._start(self._watch)
+                self._start(self._renew)
 
     # Let a thread renew it.
     def renew(self, kept: KeepAlive) -> None:
-        with self._has_jobs:
+        with self._changed:
             self._jobs.append((now(), kept))
-            self._has_jobs.notify()
-            if not self._renewers:
-                self._start_renewer()
+            self._changed.notify_all()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._threads += 1
+        threading.Thread(target=work, name="redis-lock keeper", daemon=True).start()
 
     def _watch(self) -> None:
         while True:
             with self._changed:
-                if not self._looks:
-                    self._changed.wait(10 * TURN)
-                    if not self._looks:
-                        self._clock = None
-                        return
-                    continue
-                if (left := self._looks[0][0] - now()) > 0:
+                self._changed.wait_for(lambda: self._looks)
+                kept, at = min(self._looks.items(), key=lambda look: look[1])
+                if (left := at - now()) > 0:
                     self._changed.wait(min(left, TURN))
                     continue
-                _, number, kept = heapq.heappop(self._looks)
-                if kept.look != number:
-                    continue
-            if (again := kept.next_look()) is not None:
-                with self._changed:
-                    if kept.look == number:
-                        self._plan(kept, again)
-            with self._has_jobs:
-                if self._jobs and now() - self._jobs[0][0] > HANGS and self._renewers < MOST_THREADS:
-                    self._start_renewer()
-
-    def _plan(self, kept: KeepAlive, seconds: float) -> None:
-        kept.look = next(self._numbers)
-        heapq.heappush(self._looks, (now() + seconds, kept.look, kept))
-
-    def _start_renewer(self) -> None:
-        self._renewers += 1
-        threading.Thread(target=self._renew, name="redis-lock renewals", daemon=True).start()
+                del self._looks[kept]
+            again = kept.next_look()
+            with self._changed:
+                # Something may have changed meanwhile.
+                if again is not None:
+                    self._looks.setdefault(kept, now() + again)
+                if self._jobs and now() - self._jobs[0][0] > HANGS and self._threads <= MOST_THREADS:
+                    self._start(self._renew)
 
     def _renew(self) -> None:
         while True:
-            with self._has_jobs:
-                if not self._jobs and not self._has_jobs.wait_for(lambda: bool(self._jobs), 10 * TURN):
-                    self._renewers -= 1
-                    return
+            with self._changed:
+                self._changed.wait_for(lambda: self._jobs)
                 _, kept = self._jobs.popleft()
-            kept.renew()
+            run(kept.renew())
 
 
 KEEPER = Keeper()
@@ -260,3 +238,75 @@ KEEPER = Keeper()
 if hasattr(os, "register_at_fork"):
     # The threads, and what they held, are the parent's.
     os.register_at_fork(after_in_child=KEEPER.__init__)  # type: ignore[misc]
+
+
+class AsyncKeepAlive(Keeping):
+    """Renews a hold at a third of its ttl, or of a shorter linger, until the context ends.
+
+    As `redis_lock_client.KeepAlive`, but a loss cancels the body at its next await, and the context raises
+    LockNotOwnedError.
+    """
+
+    _clock: asyncio.TimerHandle | None = None
+    _renewing: "asyncio.Task[None] | None" = None
+    _is_lost = False
+
+    async def __aenter__(self) -> Self:
+        """Renew once, for only then it is known how long the lease is. Raise LockNotOwnedError when it is over."""
+        body: Any = asyncio.current_task()
+        self._body, self._cancelling = body, body.cancelling()
+        await run_async(self.begin())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop renewing. Nothing is released."""
+        self.stop()
+        if not self._is_lost:
+            return
+        if kind is None:
+            # The body came to its end before the cancellation came to it.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        # As asyncio.timeout does: only a cancellation of our own becomes an error, one from outside goes on.
+        from_outside = self._body.uncancel() > self._cancelling
+        if kind is None or (kind is asyncio.CancelledError and not from_outside):
+            raise self._lock._not_owned("keep alive") from error
+
+    @property
+    def lost(self) -> bool:
+        """Whether the hold is lost, by the clock, also before the body has heard of it."""
+        return self._is_lost or self.is_over_by_the_clock()
+
+    # The body may be who runs this: it is cancelled where it waits only.
+    def look(self) -> None:
+        self._look_after(0)
+
+    def _look_after(self, seconds: float) -> None:
+        if self._clock:
+            self._clock.cancel()
+        self._clock = asyncio.get_running_loop().call_later(seconds, self._turn)
+
+    def _turn(self) -> None:
+        if (again := self.next_look()) is not None:
+            self._look_after(again)
+
+    # One that is under way when the context ends comes to its end: cancelled, it would cut the connection that a hold
+    # with linger is bound to, or come after the release.
+    def _start_renewal(self) -> None:
+        self._renewing = go_on(run_async(self.renew()))
+
+    def _tell(self) -> None:
+        # What is lost is not prolonged: nobody has to wait for a server that may not answer.
+        if self._renewing:
+            self._renewing.cancel()
+        # The maker of a value goes on: its own caller wants it.
+        if not self._is_new:
+            self._is_lost = True
+            self._body.cancel()
+
+    def stop(self) -> None:
+        super().stop()
+        if self._clock:
+            self._clock.cancel()

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
-from .core import Core
-from .driver import slot_of
+from .core import Core, Done
 from .options import LockOptions
 from .replies import available, word_of
+from .steps import Steps
 
 # The most permits that the module takes.
 MOST_PERMITS = 2**31 - 1
@@ -20,9 +20,6 @@ class MultiCore(Core):
     """
 
     ACQUIRE = "LOCK.MACQUIRE"
-
-    def _beyond_the_fallback(self) -> str:
-        return "a lock of several keys"
 
     def __init__(
         self,
@@ -39,22 +36,11 @@ class MultiCore(Core):
         if not all_of or len(set(all_of)) < len(all_of):
             raise ValueError("a multi-lock takes one name or more, each once")
         super().__init__(redis, all_of[0], **options)
-        self._names = all_of
-        encoded = [self._driver.encode(redis, name) for name in all_of] if self._driver.is_cluster else []
-        if len({slot_of(name) for name in encoded}) > 1:
-            where = ", ".join(f"{name!r} in slot {slot_of(name)}" for name in encoded)
-            raise ValueError(
-                f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}', 'b:{{7}}': {where}"
-            )
+        self._names, self._keys = all_of, (len(all_of), *all_of)
+        if self._driver.is_cluster and len({redis.keyslot(name) for name in all_of}) > 1:
+            raise ValueError(f"in a cluster the keys of a multi-lock need one hash tag, as in 'a:{{7}}': {all_of}")
         modes = ["EXCLUSIVE"] * len(names) + ["SHARED"] * len(shared)
         self._terms = ("MODES", *modes) if shared else ()
-
-    def _what(self) -> tuple[Any, ...]:
-        return (len(self._names), *self._names)
-
-    async def _old_client_pttl(self) -> int:
-        # It may be any of the keys that an old client holds.
-        return -1
 
 
 class SemaphoreCore(Core):
@@ -66,9 +52,6 @@ class SemaphoreCore(Core):
 
     permits: int
 
-    def _beyond_the_fallback(self) -> str:
-        return "a semaphore"
-
     def __init__(self, redis: Any, name: str | bytes, permits: int, **options: Unpack[LockOptions]) -> None:
         """Take the number of permits, then the options of `Lock`."""
         super().__init__(redis, name, **options)
@@ -77,21 +60,26 @@ class SemaphoreCore(Core):
         self.permits = permits
         self._terms = ("LIMIT", permits)
 
-    async def _available(self) -> int:
-        """Return how many permits nobody holds."""
-        await self._falls_back()
+    def _available(self) -> Steps[int]:
+        yield from self._falls_back()
         try:
-            info = await self._once_more(self._ask, "LOCK.INFO", self.name, "HOLDERS", 0, "WAITERS", 0)
+            info = yield from self._once_more(self._ask, "LOCK.INFO", self.name, "HOLDERS", 0, "WAITERS", 0)
         except self._driver.errors.ResponseError as error:
             # An old client's lock.
             if word_of(error) == "WRONGTYPE":
                 return 0
-            raise (await self._told(error, "LOCK.INFO")) from error
+            raise (yield from self._told(error, "LOCK.INFO")) from error
         return available(info, self.permits)
 
-    async def _locked(self) -> bool:
+    @Done
+    def available(self) -> Steps[int]:
+        """Return how many permits nobody holds."""
+        return self._available()
+
+    @Done
+    def locked(self) -> Steps[bool]:
         """Return whether no permit is free."""
-        return await self._available() == 0
+        return (yield from self._available()) == 0
 
 
 class RWCore:

@@ -1,12 +1,11 @@
 """Until when a hold lasts by this process's clock. Nothing here does I/O, and each clock can be another one."""
 
-import asyncio
 import math
-import os
 import time
-from collections.abc import Awaitable, Callable
-from threading import Lock
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
+
+from .steps import Mutex
 
 # The longest hold that the module grants, some 8,900 years: what a lock without timeout gets.
 MAX_TTL_MS = 2**48
@@ -17,29 +16,7 @@ TOO_SHORT_TIMEOUT = 0.003
 # and CLOCK_MONOTONIC does not.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
-T = TypeVar("T")
 Clock = Callable[[], float]
-
-
-# Of threads. One that a thread of the parent holds is free in a child: that thread is not there, and would never end.
-class Mutex:
-    # Free.
-    def __init__(self) -> None:
-        self.lock, self._pid = Lock(), os.getpid()
-
-    # Do it while nobody else does. A signal handler may raise at any time: `with` alone keeps nothing locked then.
-    async def alone(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
-        if self._pid != os.getpid():
-            self.lock, self._pid = Lock(), os.getpid()
-        with self.lock:
-            return await make(*args)
-
-
-# Of tasks.
-class AsyncMutex(asyncio.Lock):
-    async def alone(self, make: Callable[..., Awaitable[T]], *args: Any) -> T:
-        async with self:
-            return await make(*args)
 
 
 # Return the seconds of a clock that goes on while the machine is suspended, where there is one.
@@ -69,6 +46,8 @@ class Lease:
         # When the last request was sent whose answer came over the connection that the hold is bound to.
         self.alive_at = start
         self.is_released = False
+        # Of the hold, None if it was not acquired here.
+        self.fence: int | None = None
         # Called when the end has come nearer.
         self.watchers: set[Callable[[], object]] = set()
         # Held by a renewal under way: over two connections one could overtake the other, or a release.

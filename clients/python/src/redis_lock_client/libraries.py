@@ -17,6 +17,5 @@ INSTALLED = {name: module for name in ("redis", "valkey") if (module := _importe
 
 
 # Return the classes of one name in all the libraries that are installed.
-def theirs(module: str, *names: str) -> tuple[Any, ...]:
-    modules = [import_module(f"{library}.{module}") for library in INSTALLED]
-    return tuple(getattr(each, name) for each in modules for name in names if hasattr(each, name))
+def theirs(module: str, name: str) -> tuple[Any, ...]:
+    return tuple(getattr(import_module(f"{library}.{module}"), name) for library in INSTALLED)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -9,8 +10,9 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from .acquire import LATE
-from .driver import DEFAULT_TIMEOUT, AsyncDriver, Command, slot_of, tag_of
-from .replies import Kind, kind_of
+from .driver import DEFAULT_TIMEOUT, SILENT, AsyncDriver, Command
+from .replies import Kind
+from .steps import go_on
 
 # How long a request waits in the server, and after how long it is made anew. So the places of a process that died go
 # together, not one grace after the other, and a lost message is found.
@@ -41,7 +43,7 @@ class Line:
         queued = [(command, _future()) for command in commands]
         self._queue.extend(queued)
         if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send())
+            self._sending = go_on(self._send())
         try:
             await asyncio.wait([reply for _, reply in queued])
         except asyncio.CancelledError:
@@ -52,25 +54,18 @@ class Line:
 
     async def _send(self) -> None:
         batch: list[tuple[Command, asyncio.Future[Any]]] = []
+        most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
         try:
             while self._queue:
-                most = CLUSTER_BATCH if self._driver.is_cluster else BATCH
                 batch = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
-                if not (batch := [(command, reply) for command, reply in batch if not reply.done()]):
-                    continue
+                batch = [(command, reply) for command, reply in batch if not reply.done()]
                 answers = await self._answers([command for command, _ in batch])
                 for (_, reply), answer in zip(batch, answers, strict=True):
-                    if reply.done():
-                        continue
-                    if isinstance(answer, Exception) and not self._driver.is_answer(answer):
-                        reply.set_exception(answer)
-                    else:
-                        reply.set_result(answer)
+                    _settle(reply, answer, isinstance(answer, Exception) and not self._driver.is_answer(answer))
         except BaseException:
             # The loop may end. Those that were queued must not wait for this task.
             for _, reply in (*batch, *self._queue):
-                if not reply.done():
-                    reply.set_exception(self._driver.errors.ConnectionError(CLOSED))
+                _settle(reply, self._driver.errors.ConnectionError(CLOSED), is_error=True)
             self._queue.clear()
             raise
 
@@ -81,7 +76,7 @@ class Line:
             each = await asyncio.gather(*sends, return_exceptions=True)
             return [answer if isinstance(answer, BaseException) else answer[0] for answer in each]
         try:
-            return await self._driver.send(self._client, commands, binds=True)
+            return await self._driver.send(self._client, commands, binds=True) if commands else []
         except Exception as error:
             return [error] * len(commands)
 
@@ -100,15 +95,7 @@ class Subscriber:
         self._connected = _future()
         # By channel: whether the server has confirmed it.
         self._channels: dict[bytes, asyncio.Future[None]] = {}
-        # The channel of each command whose reply is to come, None for a PING.
-        self._asked: deque[bytes | None] = deque()
-        self._sending: set[asyncio.Task[None]] = set()
         self._listening = asyncio.create_task(self._listen())
-
-    # Where it has connected to.
-    @property
-    def address(self) -> tuple[str, int]:
-        return self._connection.host, self._connection.port
 
     # Return when the server has confirmed the channel. Raise when it refuses, or is lost.
     async def subscribe(self, channel: bytes) -> None:
@@ -119,10 +106,12 @@ class Subscriber:
         if channel not in self._channels:
             self._channels[channel] = _future()
             # Not sent by this task: it would come behind those that only wait, and may be cancelled.
-            sending = asyncio.create_task(self._send(channel, self._subscribe, channel))
-            self._sending.add(sending)
-            sending.add_done_callback(self._sending.discard)
+            go_on(self._send(channel))
         await asyncio.shield(self._channels[channel])
+
+    # Return where it has connected to.
+    def address(self) -> tuple[str, int]:
+        return self._connection.host, self._connection.port
 
     # Close the connection. All who wait are told that it is lost.
     def close(self) -> None:
@@ -130,20 +119,15 @@ class Subscriber:
         self._listening.cancel()
 
     def _lose(self, reason: Exception) -> None:
-        if self.is_lost:
-            return
-        self.is_lost = True
-        for future in (self._connected, *self._channels.values()):
-            if not future.done():
-                future.set_exception(reason)
-        self._listeners.lost(self)
+        if not self.is_lost:
+            self.is_lost = True
+            for future in (self._connected, *self._channels.values()):
+                _settle(future, reason, is_error=True)
+            self._listeners.lost(self)
 
-    async def _send(self, asked: bytes | None, *command: Any) -> None:
-        if self.is_lost:
-            return
-        self._asked.append(asked)
+    async def _send(self, channel: bytes) -> None:
         try:
-            await self._connection.send_command(*command)
+            await self._connection.send_command(self._subscribe, channel)
         except Exception:
             self.close()
 
@@ -157,21 +141,18 @@ class Subscriber:
             is_quiet = False
             # Before Python 3.12 a cancellation may be swallowed.
             while not self.is_lost:
-                try:
-                    message = await self._connection.read_response(timeout=self._pulse)
-                except self._errors.ResponseError as error:
-                    if (channel := self._asked.popleft() if self._asked else None) is not None:
-                        self._channels.pop(channel).set_exception(error)
-                    continue
+                # That it refuses a channel ends all of them.
+                message = await self._connection.read_response(timeout=self._pulse)
                 if message is not None:
                     self._heard(message)
-                elif is_quiet:
+                elif is_quiet or not self._channels:
                     raise self._errors.ConnectionError("the server of the subscription does not answer")
                 else:
-                    await self._send(None, "PING")
+                    # To subscribe again changes nothing, and needs no other right.
+                    await self._send(next(iter(self._channels)))
                 is_quiet = message is None
         except TimeoutError:
-            reason = self._listeners.driver.silent()
+            reason = self._errors.TimeoutError(SILENT)
         except Exception as error:
             reason = error
         finally:
@@ -179,16 +160,15 @@ class Subscriber:
             with contextlib.suppress(Exception):
                 await self._connection.disconnect(nowait=True)
 
-    def _heard(self, message: Any) -> None:
-        # A PING that comes before any channel is answered in another form.
-        kind = message[0] if isinstance(message, list) else b"pong"
+    def _heard(self, message: list[Any]) -> None:
+        kind, channel = message[:2]
         if kind.endswith(b"message"):
             self._listeners.heard(message[2])
         elif kind.endswith(b"unsubscribe"):
             # The slot has left this server.
             raise self._errors.ConnectionError("the server has ended the subscription")
-        elif (channel := self._asked.popleft() if self._asked else None) is not None:
-            self._channels[channel].set_result(None)
+        else:
+            _settle(self._channels[channel], None)
 
 
 # A task that waits for its grant.
@@ -214,7 +194,7 @@ class Listener:
     # Return whether the subscription is where the client's commands go. If not, it ends.
     def is_at_the_primary(self) -> bool:
         address = self._listeners.primary_address(self._key)
-        if self.subscriber is None or address is None or self.subscriber.address == address:
+        if self.subscriber is None or address in (None, self.subscriber.address()):
             return True
         self.subscriber.close()
         return False
@@ -227,8 +207,7 @@ class Listener:
 
     # Wake the task: it has this fence, or has to ask what has become of its request. With an error its wait is over.
     def tell(self, fence: int | None, error: Exception | None = None) -> None:
-        if not self._heard.done():
-            self._heard.set_exception(error) if error else self._heard.set_result(fence)
+        _settle(self._heard, error or fence, is_error=error is not None)
 
 
 # All the waiting tasks of a client.
@@ -257,8 +236,10 @@ class Listeners:
         self._given_up: dict[tuple[bytes, bytes], Sequence[bytes]] = {}
         # By the name of the node, "" outside clusters.
         self._subscribers: dict[str, Subscriber] = {}
-        self._finding: asyncio.Future[Any] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # By slot: a hash tag that lies in it. A key itself may have braces that make it none.
+        self._tags: dict[int, int] = {}
+        self._numbers = itertools.count()
+        self._finding: asyncio.Task[Any] | None = None
         self._idle: asyncio.TimerHandle | None = None
 
     # Pass on to the listener what is heard of its keys and token, until the context ends.
@@ -296,22 +277,25 @@ class Listeners:
     # Subscribe to the channel for a key, if need be, at the server that has the key.
     async def subscribed(self, key: bytes) -> tuple[bytes, Subscriber]:
         if not self.driver.is_cluster:
-            pool = self.driver.pool
-            subscriber = self._subscriber("", pool.connection_class, pool.connection_kwargs, "SUBSCRIBE")
+            subscriber = self._subscriber("", self.driver.pool, "SUBSCRIBE")
             channel = f"redis-lock:{self._name}".encode()
             await subscriber.subscribe(channel)
             return channel, subscriber
-        channel = f"redis-lock:{{{tag_of(slot_of(key))}}}:{self._name}".encode()
+        slot = self._client.keyslot(key)
+        while slot not in self._tags:
+            number = next(self._numbers)
+            self._tags.setdefault(self._client.keyslot(str(number)), number)
+        channel = f"redis-lock:{{{self._tags[slot]}}}:{self._name}".encode()
         try:
             await self._client.initialize()
             node = self._client.get_node_from_key(key)
             if (known := self._subscribers.get(node.name)) and known.is_lost:
                 await self._find(key)
                 node = self._client.get_node_from_key(key)
-            subscriber = self._subscriber(node.name, node.connection_class, node.connection_kwargs, "SSUBSCRIBE")
+            subscriber = self._subscriber(node.name, node, "SSUBSCRIBE")
             await subscriber.subscribe(channel)
         except self.driver.error as error:
-            if self.driver.is_answer(error) and kind_of(error) is Kind.FINAL:
+            if self.driver.kind_of(error) is Kind.FINAL:
                 raise
             await self._find(key)
             raise self.driver.errors.ConnectionError(f"no subscription: {error}") from error
@@ -321,17 +305,17 @@ class Listeners:
     async def _find(self, key: bytes) -> None:
         if self._finding is None or self._finding.done():
             # It changes nothing. Behind the line it would wait for a node that does not answer.
-            asking = self.driver.send(self._client, [("LOCK.RELEASE", key, uuid4().hex)], LATE)
-            self._finding = asyncio.ensure_future(asking)
-            self._finding.add_done_callback(_take_error)
+            self._finding = go_on(self.driver.send(self._client, [("LOCK.RELEASE", key, uuid4().hex)], LATE))
         await asyncio.wait([self._finding])
 
-    def _subscriber(self, name: str, connection_class: Any, kwargs: dict[str, Any], subscribe: str) -> Subscriber:
-        found = self._subscribers.get(name)
+    # Return the subscriber to a node, whose connections are those of this pool.
+    def _subscriber(self, node: str, pool: Any, subscribe: str) -> Subscriber:
+        found = self._subscribers.get(node)
         if found is None or found.is_lost:
+            more = {"protocol": 2, "decode_responses": False}
             # In RESP2 messages and replies come in one stream.
-            connection = self.driver.connection_beside(connection_class, kwargs, protocol=2, decode_responses=False)
-            found = self._subscribers[name] = Subscriber(self, connection, subscribe)
+            connection = self.driver.connection_beside(pool, **more)
+            found = self._subscribers[node] = Subscriber(self, connection, subscribe)
         return found
 
     # Pass on a message of the module.
@@ -350,9 +334,8 @@ class Listeners:
             else:
                 listener.tell(fence if event == b"granted" else None)
         if event == b"granted" and not waiting and (keys := self._given_up.get((key, token))):
-            task = self._loop.create_task(self.give_back(keys, token))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            # Release what nobody wants any more. That the client is gone, for instance, is of no interest.
+            go_on(self.line.send([("LOCK.RELEASE", each, token) for each in keys]))
         elif event == b"tryagain":
             # The server handed its role or the slot on: listen where the keys are now.
             for listener in waiting:
@@ -366,11 +349,6 @@ class Listeners:
                 if listener.subscriber is subscriber:
                     listener.tell(None)
 
-    # Release what nobody wants any more. Errors are of no interest: that the client is gone, for instance.
-    async def give_back(self, keys: Sequence[bytes], token: bytes) -> None:
-        with contextlib.suppress(Exception):
-            await self.line.send([("LOCK.RELEASE", key, token) for key in keys])
-
     def _close(self) -> None:
         for subscriber in self._subscribers.values():
             subscriber.close()
@@ -380,10 +358,14 @@ class Listeners:
 # Return a future whose error nobody has to look at.
 def _future() -> "asyncio.Future[Any]":
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.add_done_callback(_take_error)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
 
 
-def _take_error(done: "asyncio.Future[Any]") -> None:
-    if not done.cancelled():
-        done.exception()
+# Give a future its result or error, unless it has one.
+def _settle(future: "asyncio.Future[Any]", result: Any, is_error: bool = False) -> None:
+    if not future.done():
+        if is_error:
+            future.set_exception(result)
+        else:
+            future.set_result(result)

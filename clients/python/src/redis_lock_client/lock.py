@@ -1,15 +1,15 @@
 """The locks for threads: the whole interface of `redis.lock.Lock`, which waits in the server's queue."""
 
-import functools
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Self
 
-from .acquire import IMPATIENCE, Attempt
+from .acquire import Attempt
 from .core import Core
 from .driver import SyncDriver
 from .keeper import KeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
 from .libraries import theirs
+from .steps import IMPATIENCE, Steps, run
 
 if TYPE_CHECKING:
     from redis.lock import Lock as Theirs
@@ -17,33 +17,6 @@ else:
 
     class Theirs(*theirs("lock", "Lock")):
         """The lock of each library that is installed, so that `isinstance` holds."""
-
-
-__all__ = ["Lock", "MultiLock", "RWLock", "ReadLock", "Semaphore", "WriteLock"]
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-# Do it in this thread: nothing in it suspends.
-def run(doing: Coroutine[Any, Any, T]) -> T:
-    try:
-        doing.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    raise RuntimeError("a lock of threads has waited for a loop")
-
-
-# The method of this name, done in this thread.
-def _does(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    @functools.wraps(method)
-    def does(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = run(getattr(self, method.__name__)(*args, **kwargs))
-        return result
-
-    does.__name__ = method.__name__[1:]
-    return does  # type: ignore[return-value]
 
 
 class Lock(Core, Theirs):
@@ -56,11 +29,8 @@ class Lock(Core, Theirs):
     _driver_class = SyncDriver
     _waits = ("block",)
 
-    async def _hurry(self, attempt: Attempt) -> None:
-        await attempt.abandon(hurry=IMPATIENCE)
-
-    def register_scripts(self) -> None:
-        """Do nothing: there are none."""
+    def _hurry(self, attempt: Attempt) -> Steps[None]:
+        return attempt.abandon(hurry=IMPATIENCE)
 
     def __enter__(self) -> Self:
         """Acquire, or raise LockError."""
@@ -81,21 +51,13 @@ class Lock(Core, Theirs):
         """Take the lock and return True, or return False when it was not available in time."""
         return run(self._acquire(blocking, blocking_timeout, token, sleep))
 
+    def release(self) -> None:
+        """Release the lock. It can be called again when the server has not answered."""
+        run(self._release())
+
     def keep_alive(self, on_lost: Callable[[], object] | None = None) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and calls `on_lost` when it is lost."""
         return KeepAlive(self, on_lost)
-
-    do_acquire = _does(Core._do_acquire)
-    locked = _does(Core._locked)
-    owned = _does(Core._owned)
-    release = _does(Core._release)
-    do_release = _does(Core._do_release)
-    extend = _does(Core._extend)
-    do_extend = _does(Core._do_extend)
-    reacquire = _does(Core._reacquire)
-    do_reacquire = _does(Core._do_reacquire)
-    exec = _does(Core._exec)
-    check = _does(Core._check)
 
 
 class ReadLock(Lock):
@@ -116,8 +78,6 @@ class MultiLock(MultiCore, Lock):
 
 class Semaphore(SemaphoreCore, Lock):
     __doc__ = SemaphoreCore.__doc__
-
-    available = _does(SemaphoreCore._available)
 
 
 class RWLock(RWCore):

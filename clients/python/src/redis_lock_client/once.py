@@ -1,19 +1,17 @@
 """A job that many processes start at the same time, and one of them runs."""
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
 
-from .lock import Lock
-from .options import is_finite
-
-__all__ = ["TaskResult", "run_once", "runs_once"]
+from . import aio, lock
+from .driver import is_of_asyncio
+from .options import check_time
+from .steps import Steps
 
 P = ParamSpec("P")
 T = TypeVar("T")
-L = TypeVar("L")
 
 # Of a function that a sync lock is to be held for.
 RUNS_LATER = (
@@ -42,19 +40,16 @@ class TaskResult(NamedTuple, Generic[T]):
         return self.was_executed
 
 
-# Return the lock under which a job runs once, of the sync kind or that of asyncio.
-def lock_of_job(
-    kind: Callable[..., L], redis: Any, name: str | bytes, *, at_most: float, at_least: float = 0, **options: Any
-) -> L:
-    if not (is_finite("at_most", at_most) and at_most > 0):
-        raise ValueError("at_most must be a number of seconds above 0")
-    if not (is_finite("at_least", at_least) and 0 <= at_least <= at_most):
-        raise ValueError("at_least must be from 0 to at_most")
-    once: Any = kind(
+# Return the lock under which a job runs once, of the client's kind.
+def lock_of_job(redis: Any, name: str | bytes, *, at_most: float, at_least: float = 0, **options: Any) -> Any:
+    check_time("at_most", at_most, above=0)
+    check_time("at_least", at_least, at_most)
+    kind: Any = aio.Lock if is_of_asyncio(redis) else lock.Lock
+    once = kind(
         redis, name, timeout=at_most, at_least=at_least, blocking=False, raise_on_release_error=False, **options
     )
     once._ttl_option = "at_most"
-    return once  # type: ignore[no-any-return]
+    return once
 
 
 # Raise TypeError for an async function or a generator: the lock would be released before it has begun.
@@ -64,49 +59,68 @@ def refuse_what_runs_later(function: Callable[..., Any]) -> None:
         raise TypeError(f"{function} {RUNS_LATER}")
 
 
-# Raise TypeError for what is still to be awaited: no look at a function finds all of those that return it.
-def refuse_a_later_result(function: Callable[..., Any], result: Any) -> None:
-    if not inspect.isawaitable(result):
-        return
-    if inspect.iscoroutine(result):
-        # It says nothing more about never having been awaited.
-        result.close()
-    raise TypeError(f"{function} has returned an awaitable: it {RUNS_LATER}")
+# Call a function that a sync lock is held for. What is still to be awaited is refused: no look at a function finds all
+# of those that return it.
+def call_now(function: Callable[[], T]) -> T:
+    result = function()
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            # It says nothing more about never having been awaited.
+            result.close()
+        raise TypeError(f"{function} has returned an awaitable: it {RUNS_LATER}")
+    return result
 
 
-def run_once(redis: Any, name: str | bytes, job: Callable[[], T], **options: Unpack[OnceOptions]) -> TaskResult[T]:
+# Return what the function returns, or in asyncio what leads to it.
+def called(redis: Any, function: Callable[[], Any]) -> Any:
+    return function() if is_of_asyncio(redis) else call_now(function)
+
+
+def run_once(redis: Any, name: str | bytes, job: Callable[[], Any], **options: Unpack[OnceOptions]) -> Any:
     """Run the job only if nobody else runs it, or has begun it within the last `at_least` seconds.
 
     The lock is not renewed: after `at_most` seconds another one may run the job, so choose more than it ever takes. A
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
-    `redis_lock_client`.
+    `redis_lock_client`. With a client for asyncio the job is a coroutine function, and the call is to be awaited.
     """
-    refuse_what_runs_later(job)
-    once = lock_of_job(Lock, redis, name, **options)
-    if not once.acquire():
-        return TaskResult(False, None)
-    with contextlib.ExitStack() as stack:
-        stack.push(once)
-        result = job()
-        refuse_a_later_result(job, result)
-        return TaskResult(True, result)
+    if not is_of_asyncio(redis):
+        refuse_what_runs_later(job)
+    once = lock_of_job(redis, name, **options)
+
+    def steps() -> Steps[TaskResult[Any]]:
+        if not (yield from once._acquire()):
+            return TaskResult(False, None)
+        try:
+            return TaskResult(True, (yield called(redis, job)))
+        finally:
+            yield from once._exit()
+
+    return once._driver.run(steps())
+
+
+# Return what `call` does under the name of the function, for asyncio as a coroutine function.
+def wrapping(redis: Any, function: Callable[P, Any], call: Callable[P, Any]) -> Callable[P, Any]:
+    async def call_later(*args: P.args, **kwargs: P.kwargs) -> Any:
+        return await call(*args, **kwargs)
+
+    if is_of_asyncio(redis):
+        return functools.wraps(function)(call_later)
+    refuse_what_runs_later(function)
+    return functools.wraps(function)(call)
 
 
 def runs_once(
     redis: Any, name: str | bytes, **options: Unpack[OnceOptions]
-) -> Callable[[Callable[P, T]], Callable[P, TaskResult[T]]]:
+) -> Callable[[Callable[P, Any]], Callable[P, Any]]:
     """Decorate a job, of APScheduler say, that many processes start at the same time, and one of them runs.
 
     The options are those of `run_once`. The decorated job returns a `TaskResult`.
     """
 
-    def decorate(job: Callable[P, T]) -> Callable[P, TaskResult[T]]:
-        refuse_what_runs_later(job)
+    def decorate(job: Callable[P, Any]) -> Callable[P, Any]:
+        def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return run_once(redis, name, functools.partial(job, *args, **kwargs), **options)
 
-        @functools.wraps(job)
-        def run(*args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
-            return run_once(redis, name, lambda: job(*args, **kwargs), **options)
-
-        return run
+        return wrapping(redis, job, run)
 
     return decorate

@@ -71,27 +71,18 @@ WORDS = {
     **dict.fromkeys(["NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT", "ERR"], Kind.FINAL),
 }
 
-# The libraries cut these words off, and keep them in the name of a class.
-_CLASSES = {
-    "BusyLoadingError": "LOADING",
-    "TryAgainError": "TRYAGAIN",
-    "OutOfMemoryError": "OOM",
-    "ClusterDownError": "CLUSTERDOWN",
-    "MasterDownError": "MASTERDOWN",
-    "ReadOnlyError": "READONLY",
-    "MovedError": "MOVED",
-    "AskError": "ASK",
-    "NoPermissionError": "NOPERM",
-    "ClusterCrossSlotError": "CROSSSLOT",
-}
+# The libraries cut some words off, and keep them in the name of a class: ReadOnlyError. These are named otherwise.
+_CLASSES = {"BUSYLOADING": "LOADING", "OUTOFMEMORY": "OOM", "NOPERMISSION": "NOPERM", "CLUSTERCROSSSLOT": "CROSSSLOT"}
 
 
 # Return the word with which the server's error began.
 def word_of(error: Exception) -> str:
-    names = (_CLASSES.get(cls.__name__) for cls in type(error).__mro__)
+    names = [cls.__name__.removesuffix("Error").upper() for cls in type(error).__mro__]
+    words = (_CLASSES.get(name, name) for name in names)
     first = str(error).split(" ", 1)[0]
     # What a cluster's client says that has followed -TRYAGAIN or -ASK too often.
-    return next(filter(None, names), "TRYAGAIN" if str(error).startswith("TTL exhausted") else first)
+    first = "TRYAGAIN" if str(error).startswith("TTL exhausted") else first
+    return next(filter(WORDS.__contains__, words), first)
 
 
 # Return what the error means.

@@ -1,24 +1,36 @@
 """One client makes a value, and all others that want it wait in the server's queue and get it: LOCK.ONCE."""
 
 import contextlib
+import functools
+import hashlib
+import inspect
+import json
 import math
 import random
 import re
 import time
 from collections.abc import Callable
-from typing import Any, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
+from . import aio, lock
 from .acquire import FAILOVER, Attempt
 from .core import Core
-from .keeper import KeepAlive
+from .driver import is_of_asyncio
+from .keeper import AsyncKeepAlive, KeepAlive
 from .lease import ttl_ms
-from .lock import Lock, run
-from .once import refuse_a_later_result, refuse_what_runs_later
-from .options import is_finite
-from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, kind_of, word_of
+from .once import called, refuse_what_runs_later, wrapping
+from .options import check_time
+from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, word_of
 from .sending import logger
+from .steps import Steps
 
-__all__ = ["XFetch", "once"]
+F = TypeVar("F", bound=Callable[..., Any])
+
+# For how many seconds the result of an idempotent call is kept: a day.
+KEEP = 86_400.0
+
+# A template of the arguments, "page:{number}", or what returns the name for the same arguments.
+Key = str | Callable[..., str | bytes]
 
 # A name up to the end of its hash tag, by which a cluster finds the slot.
 _TAGGED = re.compile(r"[^{]*\{[^}]+\}")
@@ -81,6 +93,8 @@ class ResultCore(Core):
     """The lock under which a value is made, and what is known of the value."""
 
     ACQUIRE = "LOCK.ONCE"
+    # What renews while the maker works.
+    _keeping: ClassVar[Any]
     # No old client locks by this key, and no wait makes a string of what lies under the other.
     _meets_strings = False
     _ttl_option = "ttl"
@@ -99,14 +113,12 @@ class ResultCore(Core):
         unpack: Callable[[bytes], Any] | None = None,
         mark: bytes = b"",
     ) -> None:
-        for option, value in (("keep", keep), ("ttl", ttl)):
-            if not (is_finite(option, value) and value > 0):
-                raise ValueError(f"{option} must be a number of seconds above 0")
+        check_time("keep", keep, above=0)
+        check_time("ttl", ttl, above=0)
         super().__init__(redis, lock_key(name), timeout=ttl, blocking_timeout=wait, thread_local=False)
         seconds = early.seconds() if isinstance(early, XFetch) else early
-        if seconds is not None and seconds < 0:
-            raise ValueError("early must not be negative")
-        self._result = name
+        check_time("early", seconds or 0)
+        self._result, self._keys = name, (self.name, name)
         self._keep_ms = ttl_ms(keep)
         # A value must not be early from its first moment on.
         self._early_ms = -1 if seconds is None else int(min(seconds * 1000, self._keep_ms / 2))
@@ -116,11 +128,8 @@ class ResultCore(Core):
         # The value as it is stored, or None.
         self.found: bytes | None = None
 
-    def _what(self) -> tuple[Any, ...]:
-        return (self.name, self._result)
-
-    async def _ask_blocking(self, attempt: Attempt) -> int | None:
-        reply = await super()._ask_blocking(attempt)
+    def _ask_blocking(self, attempt: Attempt) -> Steps[int | None]:
+        reply = yield from super()._ask_blocking(attempt)
         fence: int | None = reply
         self.found = None
         if isinstance(reply, list):
@@ -130,42 +139,55 @@ class ResultCore(Core):
             attempt.patience.ends()
         return fence
 
-    async def _told(self, error: Exception, command: str, option: str | None = None) -> Exception:
-        told = await super()._told(error, command, option)
+    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
+        told = yield from super()._told(error, command, option)
         return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
 
+    # Return the value, made by this call or by another one.
+    def take(self, make: Callable[[], Any]) -> Steps[Any]:
+        if not (yield from self._look()):
+            assert self.found is not None
+            return self._opened(self.found)
+        kept = self._keeping(self, is_new=True)
+        try:
+            yield from kept.begin()
+            value = self._packed((yield called(self.redis, make)))
+        except BaseException as error:
+            kept.stop()
+            with contextlib.suppress(*self._driver.error):
+                yield from self._ends(self._release())
+            # The value of before is better than none.
+            if self.found is None or not isinstance(error, Exception):
+                raise
+            logger.warning("A new value of %r could not be made: the old one is used", self._result, exc_info=error)
+            return self._opened(self.found)
+        kept.stop()
+        yield from self._ends(self._store(value))
+        return self._opened(value)
+
     # Return whether this caller is to make the value. Else it is found. Raise InProgressError when the wait is over.
-    async def _look(self) -> bool:
+    def _look(self) -> Steps[bool]:
         patience = self._patience(self.blocking_timeout, FAILOVER)
-        self.found, pttl = await self._retrying(patience, self._answers, ("GET", self._result), ("PTTL", self._result))
+        asked = ("GET", self._result), ("PTTL", self._result)
+        self.found, pttl = yield from self._retrying(patience, self._answers, *asked)
         is_maker = False
-        if self.found is not None:
-            if 0 <= pttl <= self._early_ms:
-                is_maker = await self._ask_early()
-        else:
-            is_maker = await self._acquire()
+        if self.found is not None and 0 <= pttl <= self._early_ms:
+            try:
+                is_maker = yield from self._acquire(blocking=False)
+            except self._driver.error as error:
+                # Nobody waits because of a value that is there, nor fails.
+                if self._driver.kind_of(error) is Kind.FINAL:
+                    raise
         # What was early may be gone meanwhile.
         if not is_maker and self.found is None:
-            is_maker = await self._acquire(blocking_timeout=patience.left_ms() / 1000)
+            is_maker = yield from self._acquire(blocking_timeout=patience.left_ms() / 1000)
         if not is_maker and self.found is None:
             raise InProgressError("Unable to get the value within the time specified: it is being made", self.name)
         self._since = time.monotonic()
         return is_maker
 
-    # Nobody waits because of a value that is there, nor fails.
-    async def _ask_early(self) -> bool:
-        try:
-            return await self._acquire(blocking=False)
-        except self._driver.error as error:
-            if self._is_final(error):
-                raise
-            return False
-
-    def _is_final(self, error: Exception) -> bool:
-        return self._driver.is_answer(error) and kind_of(error) is Kind.FINAL
-
     # Store the value and release. One that comes too late is not stored: another caller may have made it since.
-    async def _store(self, value: bytes) -> None:
+    def _store(self, value: bytes) -> Steps[None]:
         if isinstance(self._early, XFetch):
             self._early.made_in(time.monotonic() - self._since)
         token, lease, seen = self.local.token, self.local.lease, self.local.seen
@@ -175,67 +197,47 @@ class ResultCore(Core):
         release = ("LOCK.RELEASE", self.name, token)
         is_lost, failure = False, None
         try:
-            await self._retrying(patience, self._answers, save, release)
+            yield from self._retrying(patience, self._answers, save, release)
         except self._driver.error as error:
             is_lost = word_of(error) == "NOTHELD"
-            if not is_lost and self._is_final(error):
-                failure = await self._told(error, "LOCK.EXEC")
+            if not is_lost and self._driver.kind_of(error) is Kind.FINAL:
+                failure = yield from self._told(error, "LOCK.EXEC")
             else:
                 # It is a value all the same, for the caller that has made it.
                 logger.warning("A value of %r may not be stored: %s", self._result, error)
-        self._forget(token)
-        if seen:
-            seen.end(is_lost=is_lost)
+        self._forget(token, seen, is_lost)
         if failure:
             raise failure
 
-    # What has failed. Return the value of before, which is better than none, or None.
-    def _instead(self, error: BaseException) -> bytes | None:
-        if self.found is not None and isinstance(error, Exception):
-            logger.warning("A new value of %r could not be made: the old one is used", self._result, exc_info=error)
-            return self.found
-        return None
-
     # Return the value as bytes.
-    def packed(self, value: Any) -> bytes:
+    def _packed(self, value: Any) -> bytes:
         packed = value if self._pack is None else self._pack(value)
-        return self._mark + bytes(self._driver.encode(self.redis, packed))
+        return self._mark + bytes(self._driver.encoder(self.redis).encode(packed))
 
     # Return the value of what is stored.
-    def opened(self, stored: bytes) -> Any:
+    def _opened(self, stored: bytes) -> Any:
         if not stored.startswith(self._mark):
             raise FingerprintError(f"{self._result!r} was used before, and with other arguments")
-        value = stored[len(self._mark) :]
-        return self._driver.decode(self.redis, value) if self._unpack is None else self._unpack(value)
+        unpack = self._unpack or self._driver.encoder(self.redis).decode
+        return unpack(stored[len(self._mark) :])
 
 
-# Renews while the maker works.
-class Making(KeepAlive):
-    _renews_at_once = False
+class Result(ResultCore, lock.Lock):
+    _keeping = KeepAlive
 
 
-class Result(ResultCore, Lock):
-    pass
+class AsyncResult(ResultCore, aio.Lock):
+    _keeping = AsyncKeepAlive
 
 
-# Return the value, made by this call or by another one.
-def take(result: Result, make: Callable[[], Any]) -> Any:
-    if not run(result._look()):
-        assert result.found is not None
-        return result.opened(result.found)
-    try:
-        with Making(result):
-            made = make()
-            refuse_a_later_result(make, made)
-            value = result.packed(made)
-    except BaseException as error:
-        with contextlib.suppress(*result._driver.error):
-            result.release()
-        if (old := result._instead(error)) is None:
-            raise
-        return result.opened(old)
-    run(result._store(value))
-    return result.opened(value)
+# Return the value under the name, of the client's kind.
+def result_of(redis: Any, name: str | bytes, **options: Any) -> Any:
+    return (AsyncResult if is_of_asyncio(redis) else Result)(redis, name, **options)
+
+
+# Return the value, or in asyncio what leads to it.
+def take(result: Any, make: Callable[[], Any]) -> Any:
+    return result._driver.run(result.take(make))
 
 
 def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpack[ResultOptions]) -> Any:
@@ -250,9 +252,82 @@ def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpa
     InProgressError, a LockError, is raised. If the process of a maker dies, the next one makes the value after `ttl`
     seconds (30); while the maker works that is renewed.
 
+    With a client for asyncio `make` is a coroutine function, and the call is to be awaited.
+
     An error of `make` goes to its caller, and the next one in the queue makes the value. A maker that has lost its lock
     meanwhile gets its value, which is not stored. A server without LOCK.ONCE raises UnsupportedError or
     ModuleMissingError.
     """
-    refuse_what_runs_later(make)
-    return take(Result(redis, name, **options), make)
+    if not is_of_asyncio(redis):
+        refuse_what_runs_later(make)
+    return take(result_of(redis, name, **options), make)
+
+
+# Return what names the key of a call.
+def naming(function: Callable[..., Any], key: Key) -> Callable[..., str | bytes]:
+    return key if callable(key) else lambda *args, **kwargs: key.format(**arguments_of(function, args, kwargs))
+
+
+# Return the arguments of a call by their names.
+def arguments_of(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = inspect.signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+# Return the arguments of a call as JSON.
+def json_of(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
+    try:
+        return json.dumps(arguments_of(function, args, kwargs), sort_keys=True)
+    except TypeError as error:
+        raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
+
+
+def single_flight(redis: Any, key: Key, **options: Unpack[ResultOptions]) -> Callable[[F], F]:
+    """Decorate a function whose calls with one key run once, while the others wait and get what it returns.
+
+    `key` is a template of the arguments, `"page:{number}"`, or a function of the same arguments that returns the name.
+    The options are those of `once`. With a client for asyncio it is a coroutine function.
+    """
+    return _decorating(redis, key, options, lambda function: None)
+
+
+def idempotent(
+    redis: Any,
+    key: Key,
+    fingerprint: Callable[..., str | bytes] | None = None,
+    **options: Unpack[SharedOptions],
+) -> Callable[[F], F]:
+    """Decorate a function that runs once for a key: to call it again returns the result of the first call.
+
+    The result is kept with a fingerprint of the arguments, for `keep` seconds (a day). Other arguments with the same
+    key raise FingerprintError. While the first call runs, another one waits for `wait` seconds (5; 0 is not at all)
+    before InProgressError is raised. A call that raises leaves nothing, and the next one runs. A process that dies
+    after a side effect, and before the result is stored, leaves nothing, too.
+
+    `key` and the options are those of `single_flight`. `fingerprint` is a function of the same arguments that returns
+    what they must have in common; without it the arguments must be JSON.
+    """
+    more = {"keep": KEEP, **options, "early": None}
+    return _decorating(redis, key, more, lambda function: fingerprint or functools.partial(json_of, function))
+
+
+# Return what decorates a function. Values are marked by what `marks` makes of the arguments, so that other arguments
+# are found out. A wrong client or option is an error here, not at a call.
+def _decorating(redis: Any, key: Key, options: Any, marks: Callable[..., Any]) -> Callable[[F], F]:
+    result_of(redis, "", **options)
+
+    def decorate(function: F) -> F:
+        name, say = naming(function, key), marks(function)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            more = options
+            if say:
+                said = say(*args, **kwargs)
+                more = {**options, "mark": hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()}
+            result = result_of(redis, name(*args, **kwargs), **more)
+            return take(result, functools.partial(function, *args, **kwargs))
+
+        return wrapping(redis, function, call)  # type: ignore[return-value]
+
+    return decorate

@@ -4,8 +4,6 @@ Without the package, or without a provider that the application has set, nothing
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 try:
@@ -26,8 +24,6 @@ if trace:
 
 # A wait, or a hold.
 class Span:
-    granted = False
-
     # Begin.
     def __init__(self, what: str, name: Any) -> None:
         self._what = what
@@ -35,37 +31,20 @@ class Span:
         self._attributes = {"redis_lock.name": name.decode(errors="replace") if isinstance(name, bytes) else str(name)}
         self._span = _tracer.start_span(f"redis_lock.{what}", attributes=self._attributes) if trace else None
 
-    # End, once.
-    def end(self, is_lost: bool = False, error: BaseException | None = None) -> None:
+    # End, once: a wait with what it has granted, a hold with whether it is lost.
+    def end(self, granted: bool = False, is_lost: bool = False, error: BaseException | None = None) -> None:
         if self._span is None:
             return
         span, self._span = self._span, None
         seconds = time.monotonic() - self._start
         if self._what == "wait":
-            span.set_attribute("redis_lock.granted", self.granted)
-            _waits.record(seconds, {**self._attributes, "redis_lock.granted": self.granted})
+            span.set_attribute("redis_lock.granted", granted)
+            _waits.record(seconds, {**self._attributes, "redis_lock.granted": granted})
         else:
             span.set_attribute("redis_lock.lost", is_lost)
             _holds.record(seconds, self._attributes)
-            if is_lost:
-                _losses.add(1, self._attributes)
+        if is_lost:
+            _losses.add(1, self._attributes)
         if error is not None:
             span.record_exception(error)
         span.end()
-
-
-# See a wait. Whether it was granted is said meanwhile.
-@contextmanager
-def wait(name: Any) -> Iterator[Span]:
-    span = Span("wait", name)
-    try:
-        yield span
-    except BaseException as error:
-        span.end(error=error)
-        raise
-    span.end()
-
-
-# Begin to see a hold.
-def hold(name: Any) -> Span | None:
-    return Span("hold", name) if trace else None

@@ -1,15 +1,13 @@
 """ASGI middleware for the header Idempotency-Key, in Starlette, FastAPI and whatever else speaks ASGI."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, NamedTuple
 
-from ..asyncio.results import Result, take
-from ..calls import KEEP
 from ..replies import FingerprintError, InProgressError
-
-__all__ = ["IdempotencyMiddleware"]
+from ..results import KEEP, result_of, take
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -70,8 +68,9 @@ class IdempotencyMiddleware:
     ) -> None:
         """Take the application, a client for asyncio, and options. Times are in seconds."""
         self._app = app
-        self._redis = redis
-        self._times: dict[str, Any] = {"keep": keep, "ttl": ttl, "wait": wait}
+        self._result = functools.partial(
+            result_of, redis, keep=keep, ttl=ttl, wait=wait, early=None, pack=packed, unpack=unpacked
+        )
         self._methods = frozenset(methods)
         self._prefix = prefix
         self._who = who
@@ -90,12 +89,11 @@ class IdempotencyMiddleware:
                 raise NotKeptError(response)
             return response
 
-        request = (scope["method"], scope["path"], scope.get("query_string", b""), body)
-        codec: dict[str, Any] = {"early": None, "pack": packed, "unpack": unpacked, "mark": digest(*request).digest()}
+        request = digest(scope["method"], scope["path"], scope.get("query_string", b""), body)
         # What a client has chosen is no part of the name: its braces would say in which slot it lies.
         name = self._prefix + digest(self._who(scope), key).hexdigest()
         try:
-            response = await take(Result(self._redis, name, **self._times, **codec), make)
+            response = await take(self._result(name, mark=request.digest()), make)
         except NotKeptError as error:
             response = error.response
         except InProgressError:

@@ -1,19 +1,13 @@
 """A Celery task that many workers get at the same time, and one of them runs."""
 
-import contextlib
-import logging
 from typing import Any
 
 from celery import Task
 from celery.exceptions import Reject, Retry
 
-from ..calls import naming
-from ..lock import Lock
 from ..once import lock_of_job
-
-__all__ = ["Once"]
-
-logger = logging.getLogger("redis_lock_client")
+from ..results import naming
+from ..sending import logger
 
 
 class Once(Task):
@@ -42,18 +36,18 @@ class Once(Task):
             raise TypeError(f"the task {self.name} needs lock_client and at_most")
         name = self._lock_name(args, kwargs)
         options: Any = {option: getattr(self, option) for option in ("at_most", "at_least", "linger", "fallback")}
-        once = lock_of_job(Lock, self.lock_client, name, **options)
+        once = lock_of_job(self.lock_client, name, **options)
         if not once.acquire():
             return self.skipped(name)
-        with contextlib.ExitStack() as stack:
-            stack.push(once)
-            try:
-                return super().__call__(*args, **kwargs)
-            except (Reject, Retry) as error:
-                # Kept for `at_least`, the lock would have the next try skipped.
-                if isinstance(error, Retry) or error.requeue:
-                    once.at_least = 0
-                raise
+        try:
+            return super().__call__(*args, **kwargs)
+        except (Reject, Retry) as error:
+            # Kept for `at_least`, the lock would have the next try skipped.
+            if isinstance(error, Retry) or error.requeue:
+                once.at_least = 0
+            raise
+        finally:
+            once.__exit__()
 
     def skipped(self, name: str) -> Any:
         """Return the result of a call that has not run, because another one has: None, unless this is overridden."""

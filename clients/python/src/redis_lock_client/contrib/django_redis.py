@@ -18,15 +18,13 @@ from django.core.cache import caches
 from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
-from ..calls import naming
 from ..lock import Lock
-from ..once import refuse_a_later_result, refuse_what_runs_later
-from ..options import LockOptions, OwnOptions
+from ..once import call_now, refuse_what_runs_later
+from ..options import LockOptions
+from ..results import naming
 
-__all__ = ["LockClient", "LockMixin", "SentinelLockClient", "locked"]
-
-# What `LOCK_OPTIONS` may say instead.
-NOT_SAID: Any = object()
+# The arguments of django-redis' own after `key` and `version`.
+ARGUMENTS = ("timeout", "sleep", "blocking", "blocking_timeout", "client", "thread_local")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,31 +34,19 @@ class LockMixin:
     """Gives a client of django-redis the module's locks: `class Mine(LockMixin, ShardClient)`."""
 
     def lock(
-        self,
-        key: Any,
-        version: int | None = None,
-        timeout: float | None = NOT_SAID,
-        sleep: float = NOT_SAID,
-        blocking: bool = NOT_SAID,
-        blocking_timeout: float | None = NOT_SAID,
-        client: Any = None,
-        thread_local: bool = NOT_SAID,
-        **options: Unpack[OwnOptions],
+        self, key: Any, version: int | None = None, *args: Any, client: Any = None, **options: Unpack[LockOptions]
     ) -> Lock:
         """Return a `redis_lock_client.Lock` under the cache's prefix and version. It takes all options of the lock.
 
         Those in `LOCK_OPTIONS` of the cache's `OPTIONS` hold for each lock that does not say otherwise.
         """
         this: Any = self
-        defaults: LockOptions = this._options.get("LOCK_OPTIONS", {})
+        said: Any = {**this._options.get("LOCK_OPTIONS", {}), **dict(zip(ARGUMENTS, args, strict=False)), **options}
         name = this.make_key(key, version=version)
-        if client is None:
+        if (client := said.pop("client", client)) is None:
             is_sharded = hasattr(this, "get_server")
             client = this.get_server(name) if is_sharded else this.get_client(write=True)
-        names = ("timeout", "sleep", "blocking", "blocking_timeout", "thread_local")
-        values = (timeout, sleep, blocking, blocking_timeout, thread_local)
-        said: Any = {name: value for name, value in zip(names, values, strict=True) if value is not NOT_SAID}
-        return Lock(client, name, **{**defaults, **said, **options})
+        return Lock(client, name, **said)
 
 
 class LockClient(LockMixin, DefaultClient):
@@ -87,9 +73,7 @@ def locked(
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> T:
             with caches[cache].lock(name_of(*args, **kwargs), **options):
-                result = function(*args, **kwargs)
-                refuse_a_later_result(function, result)
-                return result
+                return call_now(functools.partial(function, *args, **kwargs))
 
         return run
 

@@ -1,0 +1,124 @@
+"""What is written once for threads and for tasks: generators, whose steps a thread or a task does.
+
+They yield what a driver has returned. For a thread that is the result, and a task awaits it.
+"""
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Coroutine, Generator
+from threading import Lock
+from typing import Any, TypeVar
+
+# For how many seconds at most a server that does not answer holds up who gives up.
+IMPATIENCE = 2.0
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+
+
+# Do the steps in this thread.
+def run(steps: Steps[T], error: BaseException | None = None) -> T:
+    try:
+        result = steps.throw(error) if error else next(steps)
+        while True:
+            result = steps.send(result)
+    except StopIteration as end:
+        done: T = end.value
+        return done
+    except BaseException as caught:
+        if not steps.gi_suspended:  # type: ignore[attr-defined]
+            raise
+        # A signal handler may raise at any time, also between two steps.
+        return run(steps, caught)
+
+
+# Do the steps in this task.
+async def run_async(steps: Steps[T]) -> T:
+    result: Any = None
+    error: BaseException | None = None
+    try:
+        while True:
+            step = steps.throw(error) if error else steps.send(result)
+            try:
+                result, error = await step, None
+            except BaseException as caught:
+                error = caught
+    except StopIteration as end:
+        done: T = end.value
+        return done
+    finally:
+        # Its traceback refers to this frame.
+        error = None
+
+
+# Of threads. One that a thread of the parent holds is free in a child: that thread is not there, and would never end.
+class Mutex:
+    # Free.
+    def __init__(self) -> None:
+        self.lock, self._pid = Lock(), os.getpid()
+
+    # Do it while nobody else does. A signal handler may raise at any time: `with` alone keeps nothing locked then.
+    def alone(self, steps: Steps[T]) -> T:
+        if self._pid != os.getpid():
+            self.lock, self._pid = Lock(), os.getpid()
+        with self.lock:
+            return run(steps)
+
+
+# Of tasks.
+class AsyncMutex(asyncio.Lock):
+    async def alone(self, steps: Steps[T]) -> T:
+        async with self:
+            return await run_async(steps)
+
+
+# A task that nothing refers to may vanish.
+_unfinished: "set[asyncio.Task[Any]]" = set()
+
+
+# Let a task go on by itself. Its errors are of interest only to who waits for it.
+def go_on(doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    task = asyncio.create_task(doing)
+    _unfinished.add(task)
+    task.add_done_callback(_forget)
+    return task
+
+
+def _forget(task: "asyncio.Task[Any]") -> None:
+    _unfinished.discard(task)
+    if not task.cancelled():
+        task.exception()
+
+
+# Do it to its end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
+# The caller waits for so many seconds at most, and when it is cancelled, for `IMPATIENCE`.
+async def finish(make: Callable[[], Steps[T]], seconds: float = math.inf, may_go_on: bool = True) -> T | None:
+    is_given_up = False
+
+    async def work() -> T:
+        # The loop may be about to end, and waits for this task. What is done twice does no harm.
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                return await run_async(make())
+            if is_given_up:
+                raise asyncio.CancelledError
+        return await run_async(make())
+
+    task = go_on(work())
+    end = time.monotonic() + seconds
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done() and (left := end - time.monotonic()) > 0:
+        try:
+            await asyncio.wait([task], timeout=None if left == math.inf else left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            end = min(end, time.monotonic() + IMPATIENCE)
+    if not task.done() and not may_go_on:
+        is_given_up = True
+        task.cancel()
+    if cancelled:
+        raise cancelled
+    return task.result() if task.done() else None
