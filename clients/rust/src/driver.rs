@@ -61,7 +61,9 @@ pub(crate) trait Driver:
     }
 
     /// Calls back where that delays nothing else.
-    fn tell(call: impl FnOnce() + Send + 'static);
+    fn tell(call: impl FnOnce() + Send + 'static) {
+        call();
+    }
 
     /// Runs a keeper beside the program.
     fn keep(runtime: &Self::Runtime, keeper: Boxed<'static, ()>);

@@ -258,7 +258,7 @@ impl<D: Driver> Hold<D> {
     }
 
     /// Does the rest if the future that has this is dropped.
-    pub(crate) fn settle(&self, rest: impl Future<Output = ()> + Send + 'static) -> Settle<D> {
+    fn settle(&self, rest: impl Future<Output = ()> + Send + 'static) -> Settle<D> {
         Settle {
             engine: self.engine.clone(),
             runtime: self.runtime.clone(),

@@ -48,12 +48,15 @@ pub(crate) trait Peer: Send + Sync + Sized {
     /// Sends commands that are answered at once. The answer is that of `answered`.
     fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
-    /// Does what one does at a time. Those before it may take their time, too.
+    /// Does what one should do at a time, for callers that can wait for each other. Those before it may
+    /// take their time, too.
     fn alone<T: Send>(
-        turn: &Self::Turn,
-        time: Duration,
+        _turn: &Self::Turn,
+        _time: Duration,
         work: impl Future<Output = RedisResult<T>> + Send,
-    ) -> impl Future<Output = RedisResult<T>> + Send;
+    ) -> impl Future<Output = RedisResult<T>> + Send {
+        work
+    }
 }
 
 /// The server that connections are made to.

@@ -220,10 +220,6 @@ impl Driver for Blocking {
         before(now.checked_add(time).unwrap_or(now), pin!(future))
     }
 
-    fn tell(call: impl FnOnce() + Send + 'static) {
-        call();
-    }
-
     fn keep((): &(), keeper: Boxed<'static, ()>) {
         let started = thread::Builder::new()
             .name("redis-lock keep-alive".to_owned())
@@ -281,14 +277,6 @@ impl Peer for Pool {
             }
             answer
         })
-    }
-
-    async fn alone<T: Send>(
-        (): &(),
-        _: Duration,
-        work: impl Future<Output = RedisResult<T>> + Send,
-    ) -> RedisResult<T> {
-        work.await
     }
 }
 
