@@ -6,14 +6,8 @@ fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn a_lease_with_linger_is_over_linger_after_its_connection_was_known_to_live() {
-    let start = Instant::now() - seconds(30);
-    let (grant, linger) = (
-        Grant {
-            fence: 7,
-            sent: start,
-        },
-        Some(seconds(60)),
-    );
+    let (fence, start) = (7, Instant::now() - seconds(30));
+    let (grant, linger) = (Grant { fence, sent: start }, Some(seconds(60)));
     let lease = Lease::new(grant, seconds(600), linger, Claim::Lock);
     assert_eq!(lease.until(), until(start, seconds(60)));
     assert!(lease.may_be_held(), "the server may hold it for its ttl");
