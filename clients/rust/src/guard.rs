@@ -60,7 +60,7 @@ impl<D: Driver> Guard<D> {
     /// Renews beside the program, at a third of the ttl or of `linger`, until the result is dropped
     /// or the hold is over.
     pub fn keep_alive(&self) -> KeepAlive<D> {
-        KeepAlive::start(self.hold.clone())
+        KeepAlive::start(&self.hold)
     }
 
     /// Sets the deadline to the lock's ttl from now on.

@@ -24,15 +24,12 @@ pub struct KeepAlive<D: Driver> {
 }
 
 impl<D: Driver> KeepAlive<D> {
-    pub(crate) fn start(hold: Hold<D>) -> Self {
-        let lease = hold.lease.clone();
+    pub(crate) fn start(hold: &Hold<D>) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
-        D::keep(
-            &hold.runtime.clone(),
-            Box::pin(run(hold, is_stopped.clone())),
-        );
+        let keeper = run(hold.clone(), is_stopped.clone());
+        D::keep(&hold.runtime, Box::pin(keeper));
         Self {
-            lease,
+            lease: hold.lease.clone(),
             is_stopped,
             of: PhantomData,
         }

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::acquire::{Attempt, PACE, Verdict, Wait};
 use crate::cluster::{Cluster, slot_of, tag_of};
 use crate::driver::{Driver, Engine, locked};
-use crate::error::Result;
+use crate::error::{Result, names};
 use crate::lease::Grant;
 use crate::locks::Returns;
 use crate::options::Options;
@@ -291,19 +291,17 @@ impl Engine<Tasks> {
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
-        let waiting = timeout(
-            attempt.patience.bounded(POLL),
-            self.connections.waiting.acquire(),
-        );
-        let Ok(Ok(_permit)) = waiting.await else {
+        let connections = &self.connections;
+        let time = attempt.patience.bounded(POLL);
+        let Ok(Ok(_permit)) = timeout(time, connections.waiting.acquire()).await else {
             return self.ask_once(attempt, Wait::Keep).await;
         };
-        let idle = locked(&self.connections.idle).pop();
+        let idle = locked(&connections.idle).pop();
         let own = idle.unwrap_or_else(|| Own::to(source.clone()));
         let question = attempt.question(Wait::Block);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
         let answer = own.send(question.batch(attempt.place)).await;
-        let mut idle = locked(&self.connections.idle);
+        let mut idle = locked(&connections.idle);
         match &answer {
             // The others are of the same server, and older.
             Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
@@ -322,8 +320,5 @@ fn cannot_listen(error: &RedisError) -> bool {
 /// Whether the server or the user's rights have something against NOTIFY, which blocking does not
 /// need.
 fn is_notify_refused(error: &RedisError) -> bool {
-    let is_of_notify = error
-        .detail()
-        .is_some_and(|detail| detail.to_ascii_uppercase().contains("NOTIFY"));
-    is_refused(error) || has_code(error, &["CROSSSLOT"]) || is_of_notify
+    is_refused(error) || has_code(error, &["CROSSSLOT"]) || names(error, "notify")
 }

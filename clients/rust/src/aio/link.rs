@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -48,17 +49,12 @@ pub(super) enum Origin {
 /// A shared connection, made anew after a failure.
 pub(super) struct Own {
     from: Origin,
-    current: Mutex<Current>,
+    current: Mutex<Option<Shared>>,
+    /// The one before was refused or cut.
+    has_left: AtomicBool,
     /// Is told when a connection takes the place of one that was refused or cut, as it may be to
     /// another server. A busy server is only late: those that wait must not all ask it again.
     hub: Option<Arc<Hub>>,
-}
-
-#[derive(Default)]
-struct Current {
-    connection: Option<Shared>,
-    /// The one before was refused or cut.
-    has_left: bool,
 }
 
 impl Own {
@@ -66,6 +62,7 @@ impl Own {
         Self {
             from,
             current: Mutex::default(),
+            has_left: AtomicBool::new(false),
             hub,
         }
     }
@@ -76,7 +73,7 @@ impl Own {
         let connecting = async {
             // One task connects, and the others wait for it.
             let mut current = self.current.lock().await;
-            if let Some(connection) = &current.connection {
+            if let Some(connection) = &*current {
                 return Ok(connection.clone());
             }
             let connection = match &self.from {
@@ -85,19 +82,19 @@ impl Own {
                 }
                 Origin::Program(shared) => shared.clone(),
             };
-            if std::mem::take(&mut current.has_left)
+            if self.has_left.swap(false, Relaxed)
                 && let Some(hub) = &self.hub
             {
                 hub.connect_anew(&None);
             }
-            current.connection = Some(connection.clone());
+            *current = Some(connection.clone());
             Ok(connection)
         };
         within(time, connecting).await
     }
 
     pub(super) async fn close(&self) {
-        self.current.lock().await.connection = None;
+        *self.current.lock().await = None;
     }
 }
 
@@ -118,11 +115,11 @@ impl Peer for Own {
                 && is_to_leave(error)
             {
                 let mut current = self.current.lock().await;
-                let present = current.connection.as_ref();
+                let present = current.as_ref();
                 if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
                     // A server that is no longer primary is not asked again: a new one asks who is.
-                    current.connection = None;
-                    current.has_left |= !error.is_timeout();
+                    *current = None;
+                    self.has_left.fetch_or(!error.is_timeout(), Relaxed);
                 }
             }
             answer
