@@ -1,14 +1,345 @@
-//! The acquire loop: asks until the lock is granted or the patience is over.
+//! The acquire loop: asks until the lock is granted or the patience is over. What to send next, and
+//! what an answer means, an [`Attempt`] decides without I/O.
 
 use std::slice::from_ref;
 use std::time::{Duration, Instant};
 
-use crate::attempt::{Attempt, PACE, Patience, Verdict, Wait};
-use crate::command::{Claim, Place};
-use crate::driver::{Driver, Engine};
-use crate::error::Result;
-use crate::lease::{Grant, until};
-use crate::replies::Binding;
+use redis::{Cmd, RedisError, RedisResult, Value};
+
+use crate::command::{Claim, Place, millis};
+use crate::driver::{Driver, Engine, Support};
+use crate::error::{Error, Result};
+use crate::hold::Effort;
+use crate::lease::{Grant, Lease, until};
+use crate::options::{ANSWER_TIME, Options};
+use crate::replies::{
+    Binding, Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command,
+};
+use crate::server::Batch;
+
+/// The time between two questions that the server cannot make wait.
+pub(crate) const PACE: Duration = Duration::from_millis(50);
+
+/// The least time for the last try at a server that has been silent. One that works answers in it.
+pub(crate) const LAST_TRY: Duration = Duration::from_millis(500);
+
+/// The longest first slice of a connection that blocks. An idle one may be dead, and only an answer
+/// that stays away says so.
+const FIRST_SLICE: Duration = Duration::from_secs(1);
+
+/// How long an attempt waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    /// Nor does it wait for a server that cannot answer now.
+    Never,
+    Until(Instant),
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn of(time: Duration) -> Self {
+        // A time that the clock cannot count is for ever.
+        Instant::now()
+            .checked_add(time)
+            .map_or(Self::Forever, Self::Until)
+    }
+
+    /// The time that is left then, or `None` without an end.
+    fn left_at(self, then: Instant) -> Option<Duration> {
+        match self {
+            Self::None | Self::Never => Some(Duration::ZERO),
+            Self::Until(end) => Some(end.saturating_duration_since(then)),
+            Self::Forever => None,
+        }
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left_at(Instant::now()) == Some(Duration::ZERO)
+    }
+
+    /// The part of a time that is left.
+    pub(crate) fn bounded(self, time: Duration) -> Duration {
+        let left = self.left_at(Instant::now());
+        left.map_or(time, |left| left.min(time))
+    }
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait<'a> {
+    /// It does not.
+    No,
+    /// The connection blocks for a slice.
+    Block,
+    /// The channel hears of the grant.
+    Notify(&'a str),
+    /// The place stays, and the client asks again.
+    Keep,
+}
+
+/// A command, and how long its answer may take.
+pub(crate) struct Question {
+    pub(crate) command: Cmd,
+    pub(crate) time: Duration,
+    pub(crate) sent: Instant,
+    /// When a server that has nothing to say before answers.
+    due: Instant,
+}
+
+/// The meaning of an answer.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Granted(Grant),
+    /// The place is in the queue. The channel will hear.
+    Queued,
+    /// The lock was not available in time, or a result takes its place.
+    Unavailable,
+    /// The same token asks again after the pause.
+    AskAgain(Duration),
+    /// A grant whose answer was lost has ended in part. What is left of it is to be released first.
+    Partial,
+    Failed(Error),
+}
+
+/// One attempt to get a lock, with one token throughout.
+#[derive(Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) claim: &'a Claim,
+    pub(crate) ttl: Duration,
+    pub(crate) patience: Patience,
+    pub(crate) options: &'a Options,
+    pub(crate) support: &'a Support,
+    /// The lease of the hold that is to be converted. Without it there is nothing to wait for.
+    pub(crate) lease: Option<&'a Lease>,
+    /// Whether the next request is the first one.
+    pub(crate) is_first: bool,
+    /// A reply was lost. The server may have granted the lock, or may still let the request wait.
+    pub(crate) is_uncertain: bool,
+    /// A request asked the server to keep its place.
+    pub(crate) has_place: bool,
+    /// The result that LOCK.ONCE has answered.
+    pub(crate) found: Option<Value>,
+    /// Since when answers are due that have not come.
+    pub(crate) out_of_reach: Option<Instant>,
+    /// Since when the server has answered that it cannot say now.
+    pub(crate) put_off: Option<Instant>,
+}
+
+impl Question {
+    pub(crate) fn batch<'a>(&'a self, place: &'a Place) -> Batch<'a> {
+        Batch::of(place.key(), from_ref(&self.command), self.time)
+    }
+}
+
+impl Attempt<'_> {
+    /// The next command.
+    pub(crate) fn question(&mut self, wait: Wait<'_>) -> Question {
+        let is_fallback = self.support.is_fallback();
+        let mut command = self.place.acquire(self.claim, self.ttl, is_fallback);
+        let wait = match is_fallback || self.patience.is_over() {
+            true => Wait::No,
+            false => wait,
+        };
+        let (mut blocked, mut answer_time) = (Duration::ZERO, self.options.answer_time(self.ttl));
+        match wait {
+            Wait::No | Wait::Keep => {}
+            Wait::Block => {
+                // An answer soon also says that a server which was out of reach is back.
+                let slice = match self.has_place && self.out_of_reach.is_none() {
+                    true => self.options.slice,
+                    false => self.options.slice.min(FIRST_SLICE),
+                };
+                // Connecting must not take the time of the wait.
+                (blocked, answer_time) = (self.patience.bounded(slice), ANSWER_TIME);
+                command.arg("BLOCK").arg(millis(blocked));
+            }
+            Wait::Notify(channel) => {
+                // The next question comes within a slice. A place that was left while the server was
+                // out of reach ends by itself: its channel is there, and nobody listens for it.
+                let time = self.patience.bounded(self.options.slice.saturating_mul(2));
+                command.arg("NOTIFY").arg(millis(time)).arg(channel);
+            }
+        }
+        if wait != Wait::No {
+            command.arg("KEEP").arg(millis(self.options.grace));
+            self.has_place = true;
+        }
+        if let Some(linger) = self.options.linger.filter(|_| !is_fallback) {
+            command.arg("LINGER").arg(millis(linger));
+        }
+        let sent = Instant::now();
+        Question {
+            command,
+            time: blocked.saturating_add(self.bounded(answer_time)),
+            sent,
+            due: sent.checked_add(blocked).unwrap_or(sent),
+        }
+    }
+
+    /// Reads the answer to a question.
+    pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
+        let error = match answer.and_then(Value::extract_error) {
+            Ok(value) => {
+                (self.out_of_reach, self.put_off) = (None, None);
+                self.support.has_module();
+                return self.read(question.sent, value);
+            }
+            Err(error) => error,
+        };
+        if class(&error) != Class::Final {
+            return self.has_failed(error, question.due);
+        }
+        let is_once = matches!(self.claim, Claim::Once(..));
+        if is_unknown_command(&error) {
+            // A server with the module may be too old for it.
+            if !is_once && self.support.falls_back(self.options) {
+                self.has_place = false;
+                return Verdict::AskAgain(Duration::ZERO);
+            }
+            return Verdict::Failed(error.into());
+        }
+        self.support.has_module();
+        // Nobody uses such a lock without the module.
+        if is_foreign(&error) && !is_once {
+            (self.out_of_reach, self.put_off) = (None, None);
+            return self.again_or_unavailable(PACE);
+        }
+        // Without a lost answer the token's owner holds some of it by another guard.
+        if is_partial(&error) && self.is_uncertain {
+            return Verdict::Partial;
+        }
+        Verdict::Failed(error.into())
+    }
+
+    fn read(&mut self, sent: Instant, value: Value) -> Verdict {
+        self.found = None;
+        let is_once = matches!(self.claim, Claim::Once(..));
+        let value = match value {
+            result @ Value::BulkString(_) if is_once => {
+                // The server has ended the place.
+                (self.found, self.has_place) = (Some(result), false);
+                return Verdict::Unavailable;
+            }
+            Value::Array(mut both) if is_once && both.len() == 2 => {
+                let fence = both.pop();
+                self.found = both.pop();
+                fence.unwrap_or(Value::Nil)
+            }
+            value => value,
+        };
+        match value {
+            // Those who poll do not stay in step.
+            Value::Int(0) if self.support.is_fallback() => {
+                self.again_or_unavailable(PACE.mul_f64(0.5 + random()))
+            }
+            // There is no fence.
+            Value::Int(1) if self.support.is_fallback() => {
+                Verdict::Granted(Grant { fence: 0, sent })
+            }
+            Value::Int(fence @ 1..) => {
+                let fence = fence.cast_unsigned();
+                Verdict::Granted(Grant { fence, sent })
+            }
+            // The connection does not wait. Or a guard says so at once to one that waits, if its
+            // token holds all by an unseen grant.
+            Value::Nil if self.has_place => {
+                let soonest = PACE.min(self.options.slice).min(self.options.grace);
+                self.again_or_unavailable(soonest.saturating_sub(sent.elapsed()))
+            }
+            Value::Nil => self.again_or_unavailable(Duration::ZERO),
+            Value::SimpleString(status) if status == "QUEUED" => Verdict::Queued,
+            _ => {
+                let what = "the server's answer is neither a fence nor null";
+                let error = RedisError::from((redis::ErrorKind::UnexpectedReturnType, what));
+                Verdict::Failed(error.into())
+            }
+        }
+    }
+
+    /// Asks again after an error that may pass, of an answer that was `due`.
+    ///
+    /// A server that is away is asked again for as long as the options say: longer than the patience,
+    /// if need be, because an answer is owed. One that says that it cannot answer now is asked again
+    /// until the wait is over.
+    pub(crate) fn has_failed(&mut self, error: RedisError, due: Instant) -> Verdict {
+        self.is_uncertain |= is_unanswered(&error);
+        let now = Instant::now();
+        let class = class(&error);
+        if class == Class::Away {
+            return match self.out_of_reach {
+                // An idle connection may have been dead for long, so the first time needs no pause.
+                None => {
+                    self.out_of_reach = Some(due.min(now));
+                    Verdict::AskAgain(Duration::ZERO)
+                }
+                Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
+                Some(_) => Verdict::Failed(error.into()),
+            };
+        }
+        self.out_of_reach = None;
+        // Another server may be known already.
+        let pause = match self.put_off {
+            None if class == Class::Elsewhere => Duration::ZERO,
+            _ => PACE,
+        };
+        let since = *self.put_off.get_or_insert(now);
+        let is_over = self.patience.is_over() && since.elapsed() >= self.options.reach();
+        match self.patience != Patience::Never && !is_over {
+            true => Verdict::AskAgain(pause),
+            false => Verdict::Failed(error.into()),
+        }
+    }
+
+    /// How long it asks again that has asked in vain since then.
+    fn reach(&self, since: Instant) -> Duration {
+        match self.patience {
+            Patience::Never => Duration::ZERO,
+            patience => self.options.reach_within(patience.left_at(since)),
+        }
+    }
+
+    /// The part of a time that a server still has. One that is out of reach has what is left of it.
+    pub(crate) fn bounded(&self, time: Duration) -> Duration {
+        let Some(since) = self.out_of_reach else {
+            return time;
+        };
+        let left = self.reach(since).saturating_sub(since.elapsed());
+        time.min(left.max(LAST_TRY))
+    }
+
+    /// An error if there is nothing to convert any more, or the server has no such claim and never
+    /// will.
+    pub(crate) fn refused(&self) -> Result<()> {
+        if self.lease.is_some_and(|lease| !lease.may_be_held()) {
+            return Err(Error::NotHeld);
+        }
+        self.support.refuse(self.claim, self.place.at_least)
+    }
+
+    /// The same token asks again, unless its time is over.
+    pub(crate) fn again_or_unavailable(&self, pause: Duration) -> Verdict {
+        match self.patience.is_over() {
+            true => Verdict::Unavailable,
+            false => Verdict::AskAgain(self.patience.bounded(pause)),
+        }
+    }
+
+    /// Whether a grant came so late that its age must be learned by a renewal.
+    ///
+    /// The lease began at any time of the wait. After a short one it is counted from before the
+    /// sending. With linger, the connection may have ended since.
+    pub(crate) fn is_old(&self, grant: Grant, linger: Option<Duration>) -> bool {
+        let span = linger.map_or(self.ttl, |linger| linger.min(self.ttl));
+        grant.sent.elapsed() > span.checked_div(10).unwrap_or(span)
+    }
+
+    /// Whether something may be left in the server when the attempt ends without a grant.
+    pub(crate) fn leaves_something(&self) -> bool {
+        self.is_uncertain || self.has_place
+    }
+}
 
 impl<D: Driver> Engine<D> {
     pub(crate) fn attempt<'a>(
@@ -39,12 +370,13 @@ impl<D: Driver> Engine<D> {
     pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) {
         if attempt.leaves_something() {
             // A server that is out of reach has had its time.
-            let time = attempt.bounded(self.options.answer_time(attempt.ttl));
             let tried = attempt.out_of_reach.map(|since| since.elapsed());
             let rest = self.options.short_reach();
             let rest = rest.saturating_sub(tried.unwrap_or_default());
+            let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
+            let time = attempt.bounded(effort.time);
             let place = attempt.place.without_job();
-            self.give_up_within(&place, time, rest).await;
+            self.give_up_with(&place, Effort { time, ..effort }).await;
         }
     }
 
@@ -64,10 +396,9 @@ impl<D: Driver> Engine<D> {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => D::pause(pause).await,
                 Verdict::Partial => {
-                    let reach = self.options.reach();
-                    let persistence = (reach, until(Instant::now(), reach));
-                    let time = self.options.answer_time(attempt.ttl);
-                    self.release(attempt.place, time, persistence).await?;
+                    let end = until(Instant::now(), self.options.reach());
+                    let effort = self.effort(attempt.ttl, end);
+                    self.release(attempt.place, effort).await?;
                     (attempt.is_uncertain, attempt.has_place) = (false, false);
                 }
                 Verdict::Queued => {}
@@ -77,37 +408,31 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Asks once, without waiting for longer than an answer takes.
-    pub(crate) async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
-        let question = attempt.question(wait);
-        let answer = D::send(self, from_ref(&question.command), question.time).await;
-        attempt.verdict(&question, answer)
-    }
-
     /// Begins the lease of a late grant anew. The same token asks again where it was over before
     /// anybody heard of it, or may be.
     async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
         attempt.is_uncertain = true;
-        let sent = Instant::now();
-        let (place, ttl) = (attempt.place, attempt.ttl);
-        let end = until(sent, self.options.reach().min(ttl));
-        let times = (ttl, self.options.answer_time(ttl));
-        match self.renew(place, times, (ttl, end)).await {
+        let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
+        let effort = self.effort(ttl, until(sent, self.options.reach().min(ttl)));
+        let binding = match self.renew(place, ttl, effort).await {
             // The server may say so for long.
             Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
             Err(error) => return Verdict::Failed(error),
             Ok(false) => {
                 self.release_rest(place, ttl).await;
                 attempt.is_uncertain = false;
-                return Verdict::AskAgain(Duration::ZERO);
+                Binding::Over
             }
             // Another may hold it by now.
             Ok(true) if until(sent, ttl) <= Instant::now() => {
                 return attempt.again_or_unavailable(Duration::ZERO);
             }
-            Ok(true) => {}
-        }
-        match self.rebind(place, attempt.claim, grant.fence, times).await {
+            Ok(true) => {
+                let times = (ttl, effort.time);
+                self.rebind(place, attempt.claim, grant.fence, times).await
+            }
+        };
+        match binding {
             Binding::Bound => {
                 attempt.is_uncertain = false;
                 Verdict::Granted(Grant { sent, ..grant })
@@ -116,31 +441,10 @@ impl<D: Driver> Engine<D> {
             Binding::Over => Verdict::AskAgain(Duration::ZERO),
         }
     }
+}
 
-    /// Binds a hold that was just renewed to the connection that answers, if it ends with that.
-    pub(crate) async fn rebind(
-        &self,
-        place: &Place,
-        claim: &Claim,
-        fence: u64,
-        (ttl, time): (Duration, Duration),
-    ) -> Binding {
-        if self.linger().is_none() {
-            return Binding::Bound;
-        }
-        // LOCK.ONCE would answer a result.
-        let claim = match claim {
-            Claim::Once(..) => &Claim::Lock,
-            claim => claim,
-        };
-        let mut attempt = self.attempt(place, claim, ttl, Patience::None);
-        let question = attempt.question(Wait::No);
-        let answer = D::send_of_owner(self, from_ref(&question.command), time).await;
-        let binding = crate::replies::binding(fence, answer);
-        if binding == Binding::Over {
-            // What was granted anew nobody knows of.
-            self.give_up(place, ttl).await;
-        }
-        binding
-    }
+/// At least 0, and below 1.
+pub(crate) fn random() -> f64 {
+    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
+    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
 }

@@ -1,19 +1,16 @@
 //! The slots of a cluster, and its nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{
-    Arg, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult,
-    Value,
-};
+use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::command::hash_tag;
-use crate::driver::{Peer, answered, locked};
+use crate::driver::locked;
 use crate::error::Result;
-use crate::info::{Address, text, unnamed, with_address};
 use crate::replies::{has_code, is_unanswered};
+use crate::server::{Address, Batch, Peer, Source, answered, text, with_address};
 
 /// The time for the slots of a cluster. The next node is asked after it.
 const SLOTS_TIME: Duration = Duration::from_secs(1);
@@ -25,110 +22,91 @@ const REDIRECTIONS: usize = 5;
 type HasFailed = Box<dyn Fn(&Address, &RedisError, bool) + Send + Sync>;
 
 /// Which node has which slot, as far as it is known, and how to ask it.
-pub(crate) struct Cluster<N> {
+pub(crate) struct Cluster<N: Peer> {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
     seeds: Vec<Address>,
-    inner: Mutex<Inner<N>>,
+    /// What redirections have taught comes first.
+    ranges: Mutex<Vec<(u16, u16, Address)>>,
+    nodes: Mutex<HashMap<Address, Arc<N>>>,
+    /// One asks for the slots, and the others wait for it.
+    asking: N::Turn,
     has_failed: HasFailed,
 }
 
-struct Inner<N> {
-    /// What redirections have taught comes first.
-    ranges: Vec<(u16, u16, Address)>,
-    nodes: BTreeMap<Address, Arc<N>>,
-    questions: usize,
-}
-
 impl<N: Peer> Cluster<N> {
-    pub(crate) fn new<A: IntoConnectionInfo>(
-        addresses: impl IntoIterator<Item = A>,
+    pub(crate) fn new(
+        infos: Vec<ConnectionInfo>,
         has_failed: impl Fn(&Address, &RedisError, bool) + Send + Sync + 'static,
     ) -> Result<Self> {
-        let infos = addresses
-            .into_iter()
-            .map(unnamed)
-            .collect::<RedisResult<Vec<_>>>()?;
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some((host.clone(), *port))
             }
             _ => None,
         });
-        let seeds: Vec<Address> = seeds.collect();
-        let Some(like) = infos.first().filter(|_| !seeds.is_empty()) else {
-            let kind = redis::ErrorKind::InvalidClientConfig;
-            return Err(RedisError::from((kind, "a cluster needs the address of a node")).into());
-        };
+        let kind = redis::ErrorKind::InvalidClientConfig;
+        let none = RedisError::from((kind, "a cluster needs the address of a node"));
         Ok(Self {
-            like: like.clone(),
-            seeds,
-            inner: Mutex::new(Inner {
-                ranges: Vec::new(),
-                nodes: BTreeMap::new(),
-                questions: 0,
-            }),
+            seeds: seeds.collect(),
+            like: infos.into_iter().next().ok_or(none)?,
+            ranges: Mutex::default(),
+            nodes: Mutex::default(),
+            asking: N::Turn::default(),
             has_failed: Box::new(has_failed),
         })
     }
 
-    pub(crate) fn client(&self, address: &Address) -> RedisResult<Client> {
-        Client::open(with_address(&self.like, address))
+    pub(crate) fn source(&self, address: &Address) -> RedisResult<Source> {
+        Client::open(with_address(&self.like, address)).map(Source::Server)
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
-        let mut inner = self.inner();
-        if let Some(node) = inner.nodes.get(address) {
+        let mut nodes = locked(&self.nodes);
+        if let Some(node) = nodes.get(address) {
             return Ok(node.clone());
         }
-        let node = Arc::new(N::of(self.client(address)?));
-        inner.nodes.insert(address.clone(), node.clone());
+        let node = Arc::new(N::to(self.source(address)?));
+        nodes.insert(address.clone(), node.clone());
         Ok(node)
     }
 
     /// Ends the connections. Those that are needed are made anew.
     pub(crate) fn close(&self) {
-        self.inner().nodes.clear();
+        locked(&self.nodes).clear();
     }
 
-    /// Sends commands to the node of their slot, and on to where that one sends them. Returns the
-    /// node that has answered, too.
-    pub(crate) async fn send(
-        &self,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> RedisResult<(Value, Address)> {
-        let owner = self.ask_owner(slot_of_commands(commands), time).await?;
-        let (mut node, mut is_asking) = (owner, false);
+    /// Sends commands to the node of their key, and on to where that one sends them. Returns the node
+    /// that has answered, too.
+    pub(crate) async fn send(&self, batch: Batch<'_>) -> (RedisResult<Value>, Option<Address>) {
+        let mut to = match self.owner(slot_of(batch.key), batch.time).await {
+            Ok(owner) => (owner, false),
+            Err(error) => return (Err(error), None),
+        };
         let mut redirections = 0..REDIRECTIONS;
         loop {
-            let error = match self.send_to(&node, is_asking, commands, time).await {
-                Ok(answer) => return Ok((answer, node)),
+            let error = match self.send_to(&to, batch).await {
+                Ok(answer) => return (Ok(answer), Some(to.0)),
                 Err(error) => error,
             };
-            match self.learn_from(&node, &error) {
-                Some(next) if redirections.next().is_some() => (node, is_asking) = next,
-                _ => return Err(error),
+            match self.learn_from(&to.0, &error) {
+                Some(next) if redirections.next().is_some() => to = next,
+                _ => return (Err(error), None),
             }
         }
     }
 
-    async fn send_to(
-        &self,
-        node: &Address,
-        is_asking: bool,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> RedisResult<Value> {
-        let node = self.node(node)?;
-        if !is_asking {
-            return node.send(commands, time).await;
+    /// Sends commands to a node, with ASKING before each if that is so.
+    async fn send_to(&self, to: &(Address, bool), batch: Batch<'_>) -> RedisResult<Value> {
+        let node = self.node(&to.0)?;
+        if !to.1 {
+            return node.send(batch).await;
         }
         // It answers although their slot has not arrived there yet.
-        let pairs = commands
-            .iter()
-            .flat_map(|command| [redis::cmd("ASKING"), command.clone()]);
-        let sent = node.send(&pairs.collect::<Vec<_>>(), time).await?;
+        let pair = |command: &Cmd| [redis::cmd("ASKING"), command.clone()];
+        let commands: Vec<_> = batch.commands.iter().flat_map(pair).collect();
+        let commands = &commands;
+        let sent = node.send(Batch { commands, ..batch }).await?;
         let answers = sent.into_sequence().unwrap_or_default();
         answered(answers.into_iter().skip(1).step_by(2).collect())
     }
@@ -137,7 +115,7 @@ impl<N: Peer> Cluster<N> {
     pub(crate) fn learn_from(&self, node: &Address, error: &RedisError) -> Option<(Address, bool)> {
         if is_stale(error) {
             // The nodes are asked again.
-            self.inner().ranges.clear();
+            locked(&self.ranges).clear();
         }
         let next = redirection(node, error);
         let has_moved = next.as_ref().is_some_and(|(slot, next, is_asking)| {
@@ -148,88 +126,74 @@ impl<N: Peer> Cluster<N> {
         next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
-    /// Asks one node after the other for the slots, unless the owner is known.
-    pub(crate) async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
-        if let Some(address) = self.owner(slot) {
-            return Ok(address);
+    /// The node of a slot. The nodes are asked for it after a failure.
+    pub(crate) async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
+        match self.known_owner(slot) {
+            Some(address) => Ok(address),
+            None => N::alone(&self.asking, time, self.ask_owner(slot, time)).await,
         }
-        let question = [redis::cmd("CLUSTER").arg("SLOTS").to_owned()];
-        let time = time.min(SLOTS_TIME);
-        let mut last = None;
-        for node in self.candidates() {
-            match self.send_to(&node, false, &question, time).await {
-                Ok(slots) if self.learn(&slots, &node) => break,
-                Ok(_) => {}
-                Err(error) => last = Some(error),
-            }
-        }
-        // A slot of nobody's is told by any node.
-        let nobody = || (redis::ErrorKind::Io, "no node knows the slots").into();
-        self.owner(slot).ok_or_else(|| last.unwrap_or_else(nobody))
     }
 
-    /// The node of a slot. `None` if nobody has been asked since the last failure.
-    pub(crate) fn owner(&self, slot: u16) -> Option<Address> {
-        let inner = self.inner();
-        let mut ranges = inner.ranges.iter();
+    /// Asks one node after the other for the slots, unless another caller has.
+    async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
+        let question = [redis::cmd("CLUSTER").arg("SLOTS").to_owned()];
+        let question = Batch::of(&[], &question, time.min(SLOTS_TIME));
+        let mut last = (redis::ErrorKind::Io, "no node knows the slots").into();
+        let mut all: HashSet<_> = locked(&self.nodes).keys().cloned().collect();
+        all.extend(self.seeds.iter().cloned());
+        // Each set has another order, so that no node is always asked first.
+        for to in all.into_iter().map(|node| (node, false)) {
+            if self.known_owner(slot).is_some() {
+                break;
+            }
+            match self.send_to(&to, question).await {
+                Ok(slots) => self.learn(&slots, &to.0),
+                Err(error) => last = error,
+            }
+        }
+        self.known_owner(slot).ok_or(last)
+    }
+
+    fn known_owner(&self, slot: u16) -> Option<Address> {
+        let ranges = locked(&self.ranges);
+        let mut ranges = ranges.iter();
         let found = ranges.find(|(first, last, _)| (*first..=*last).contains(&slot));
         found.map(|(.., address)| address.clone())
     }
 
-    /// The nodes to ask for the slots, each time with another one first.
-    fn candidates(&self) -> Vec<Address> {
-        let mut inner = self.inner();
-        inner.questions = inner.questions.wrapping_add(1);
-        let all: BTreeSet<_> = inner.nodes.keys().chain(&self.seeds).cloned().collect();
-        let mut candidates: Vec<_> = all.into_iter().collect();
-        let turn = inner.questions.checked_rem(candidates.len());
-        candidates.rotate_left(turn.unwrap_or(0));
-        candidates
-    }
-
-    /// Reads the reply to CLUSTER SLOTS, which `asked` gave. False if it names no node.
-    fn learn(&self, slots: &Value, asked: &Address) -> bool {
+    /// Reads the reply to CLUSTER SLOTS, which `asked` gave. One that has just been reset knows none.
+    fn learn(&self, slots: &Value, asked: &Address) {
         let slots = slots.as_sequence().unwrap_or_default().iter();
         let ranges: Vec<_> = slots.filter_map(|range| read_range(range, asked)).collect();
         // Also a node that is not used yet may be asked for the slots.
         let is_known = ranges.iter().all(|(.., node)| self.node(node).is_ok());
-        if ranges.is_empty() || !is_known {
-            return false;
+        if is_known && !ranges.is_empty() {
+            let is_named = |node: &Address| ranges.iter().any(|(.., named)| named == node);
+            locked(&self.nodes).retain(|node, _| is_named(node));
+            *locked(&self.ranges) = ranges;
         }
-        let mut inner = self.inner();
-        let is_named = |node: &Address| ranges.iter().any(|(.., named)| named == node);
-        inner.nodes.retain(|node, _| is_named(node));
-        inner.ranges = ranges;
-        true
     }
 
     /// Remembers where a slot is. True if that is new.
     fn has_moved(&self, slot: u16, address: &Address) -> bool {
-        let is_new = self.owner(slot).as_ref() != Some(address);
-        let ranges = &mut self.inner().ranges;
+        let is_new = self.known_owner(slot).as_ref() != Some(address);
+        let mut ranges = locked(&self.ranges);
         ranges.retain(|(first, last, _)| (*first, *last) != (slot, slot));
         ranges.insert(0, (slot, slot, address.clone()));
         is_new
     }
-
-    fn inner(&self) -> MutexGuard<'_, Inner<N>> {
-        locked(&self.inner)
-    }
 }
 
 fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
-    let [Value::Int(first), Value::Int(last), primary, ..] = range.as_sequence()? else {
+    let [first, last, primary, ..] = range.as_sequence()? else {
         return None;
     };
-    let [host, Value::Int(port), ..] = primary.as_sequence()? else {
+    let [host, port, ..] = primary.as_sequence()? else {
         return None;
     };
-    let node = (named(text(host), asked), u16::try_from(*port).ok()?);
-    Some((
-        u16::try_from(*first).ok()?,
-        u16::try_from(*last).ok()?,
-        node,
-    ))
+    let number = |value: &Value| redis::from_redis_value::<u16>(value.clone()).ok();
+    let node = (named(text(host), asked), number(port)?);
+    Some((number(first)?, number(last)?, node))
 }
 
 /// A node that does not know its own name means the one that was asked for.
@@ -249,21 +213,6 @@ fn redirection(from: &Address, error: &RedisError) -> Option<(u16, Address, bool
 /// Whether another node may have the slots of the one that answered so.
 fn is_stale(error: &RedisError) -> bool {
     is_unanswered(error) || has_code(error, &["READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"])
-}
-
-/// The slot of commands of this crate's, which they share.
-pub(crate) fn slot_of_commands(commands: &[Cmd]) -> u16 {
-    let words = commands.iter().flat_map(Cmd::args_iter);
-    let mut words = words.map(|word| match word {
-        Arg::Simple(word) => word,
-        _ => &[],
-    });
-    let before_key = match words.next() {
-        Some(b"LOCK.MACQUIRE") => 1,
-        Some(b"EVAL") => 2,
-        _ => 0,
-    };
-    slot_of(words.nth(before_key).unwrap_or_default())
 }
 
 pub(crate) fn slot_of(key: &[u8]) -> u16 {

@@ -80,8 +80,9 @@ impl Place {
     }
 
     /// The words of an acquire up to its way of waiting.
-    pub(crate) fn acquire(&self, claim: &Claim, ttl: Duration) -> Cmd {
+    pub(crate) fn acquire(&self, claim: &Claim, ttl: Duration, is_fallback: bool) -> Cmd {
         let name = match claim {
+            _ if is_fallback => return self.script(SET).arg(millis(ttl)).to_owned(),
             Claim::All(modes) => return self.acquire_all(modes, ttl),
             Claim::RwLock(Mode::Shared) => "RWLOCK.RLOCK",
             Claim::RwLock(_) => "RWLOCK.WLOCK",
@@ -115,13 +116,6 @@ impl Place {
                 _ => "EXCLUSIVE",
             });
         }
-        command
-    }
-
-    /// The acquire of a server without the module.
-    pub(crate) fn set(&self, ttl: Duration) -> Cmd {
-        let mut command = self.script(SET);
-        command.arg(millis(ttl));
         command
     }
 

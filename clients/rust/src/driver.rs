@@ -5,15 +5,19 @@
 
 use std::fmt;
 use std::future::{Future, pending};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use redis::{Client, Cmd, RedisResult, Value};
+use redis::{ConnectionInfo, RedisResult, Value};
 
-use crate::attempt::{Attempt, Verdict};
+use crate::Mode;
+use crate::acquire::{Attempt, Verdict};
+use crate::command::Claim;
+use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::support::Support;
+use crate::server::{Batch, Boxed, Source};
 
 /// The connections of a client.
 pub(crate) trait Driver:
@@ -31,28 +35,18 @@ pub(crate) trait Driver:
     /// `None` where futures cannot be awaited.
     fn runtime() -> Option<Self::Runtime>;
 
-    /// Sends commands of one slot once that are answered at once, in `time` at most. Connecting is part
-    /// of that, as far as `rest_for_answer` says. The answer is that of `answered`.
-    fn send(
-        engine: &Engine<Self>,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+    /// Connections to a server.
+    fn to(source: Source, options: &Options) -> Self::Connections;
 
-    /// Sends what prolongs or ends a hold, by a connection that the program cannot exhaust.
-    fn send_of_owner(
-        engine: &Engine<Self>,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send {
-        Self::send(engine, commands, time)
-    }
+    /// Connections to the nodes of a cluster.
+    fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Self::Connections>;
+
+    /// Sends what prolongs or ends a hold, as `Peer::send` does, by a connection that the program cannot
+    /// exhaust.
+    fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
-    fn ask_next(
-        engine: &Engine<Self>,
-        attempt: &mut Attempt<'_>,
-    ) -> impl Future<Output = Verdict> + Send;
+    fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict>;
 
     /// What a future comes to, or `None` if it does not come to it in time.
     fn within<T: Send>(
@@ -67,17 +61,15 @@ pub(crate) trait Driver:
     }
 
     /// Calls back where that delays nothing else.
-    fn tell(call: impl FnOnce() + Send + 'static);
+    fn tell(call: impl FnOnce() + Send + 'static) {
+        call();
+    }
 
     /// Runs a keeper beside the program.
-    fn keep(runtime: &Self::Runtime, keeper: impl Future<Output = ()> + Send + 'static);
+    fn keep(runtime: &Self::Runtime, keeper: Boxed<'static, ()>);
 
     /// Does what is left after a drop.
-    fn settle(
-        engine: Arc<Engine<Self>>,
-        runtime: &Self::Runtime,
-        work: impl Future<Output = ()> + Send + 'static,
-    );
+    fn settle(engine: &Engine<Self>, runtime: &Self::Runtime, work: Boxed<'static, ()>);
 }
 
 /// What all clones of a client share.
@@ -101,16 +93,25 @@ impl<D: Driver> fmt::Debug for Engine<D> {
     }
 }
 
-/// What connects to one server.
-pub(crate) trait Peer: Send + Sync {
-    fn of(client: Client) -> Self;
+/// Does when it is dropped what a future has left to do.
+pub(crate) struct Settle<D: Driver> {
+    pub(crate) engine: Arc<Engine<D>>,
+    pub(crate) runtime: D::Runtime,
+    pub(crate) leftover: Option<Boxed<'static, ()>>,
+}
 
-    /// Sends commands once, together. The answer is that of `answered`.
-    fn send(
-        &self,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+impl<D: Driver> Settle<D> {
+    pub(crate) fn disarm(mut self) {
+        self.leftover = None;
+    }
+}
+
+impl<D: Driver> Drop for Settle<D> {
+    fn drop(&mut self) {
+        if let Some(leftover) = self.leftover.take() {
+            D::settle(&self.engine, &self.runtime, leftover);
+        }
+    }
 }
 
 /// What no panic leaves half done.
@@ -118,18 +119,67 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to one command, an array of the answers to several, or the first error of them.
-pub(crate) fn answered(mut answers: Vec<Value>) -> RedisResult<Value> {
-    let answer = match answers.len() {
-        1 => answers.pop().unwrap_or(Value::Nil),
-        _ => Value::Array(answers),
-    };
-    answer.extract_error()
+/// The ways of waiting that the server has refused. All are tried until then.
+#[derive(Debug, Default)]
+pub(crate) struct Support {
+    /// Chosen once, by the first answer: whether the server has no module, and the options allow to do
+    /// without.
+    is_fallback: OnceLock<bool>,
+    without_notify: AtomicBool,
 }
 
-/// The time left for an answer after connecting since `start`: at least half of `time`, or a slow
-/// connection would never be of use.
-pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
-    let half = time.checked_div(2).unwrap_or(time);
-    time.saturating_sub(start.elapsed()).max(half)
+impl Support {
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.is_fallback.get() == Some(&true)
+    }
+
+    pub(crate) fn has_module(&self) {
+        let _ = self.is_fallback.set(false);
+    }
+
+    /// Whether to go on without the module, which the server does not have. Says so once.
+    pub(crate) fn falls_back(&self, options: &Options) -> bool {
+        if options.fallback && self.is_fallback.set(true).is_ok() {
+            say(
+                options,
+                "the server has no redis-lock module, so locks are taken by SET NX and Lua: there is no \
+                 fair queue, no fence, no readers-writers, no counted or several locks, no guarded \
+                 commands, no linger, and an eviction or a failover can end a hold early",
+            );
+        }
+        self.is_fallback()
+    }
+
+    /// An error if the fallback has no such claim, or no release that waits for a time.
+    pub(crate) fn refuse(&self, claim: &Claim, at_least: Option<Duration>) -> Result<()> {
+        let what = match claim {
+            _ if !self.is_fallback() => return Ok(()),
+            _ if at_least.is_some() => "a least time",
+            Claim::Lock | Claim::RwLock(Mode::Exclusive) => return Ok(()),
+            Claim::RwLock(_) => "a share",
+            Claim::Permit(_) => "a permit",
+            Claim::All(_) => "a lock of several keys",
+            Claim::Once(..) => "a result that is made once",
+        };
+        Err(Error::not_in_fallback(what))
+    }
+
+    pub(crate) fn notify(&self) -> bool {
+        !self.without_notify.load(Relaxed)
+    }
+
+    /// Remembers that NOTIFY is refused to this user or on this server, and says so once.
+    pub(crate) fn is_without_notify(&self, options: &Options, why: &str) {
+        if !self.without_notify.swap(true, Relaxed) {
+            let text = format!("waiting by NOTIFY is not possible, so connections wait: {why}");
+            say(options, &text);
+        }
+    }
+}
+
+fn say(options: &Options, text: &str) {
+    tracing::warn!("{text}");
+    if let Some(on_fallback) = &options.on_fallback {
+        (on_fallback.0)(text);
+    }
 }

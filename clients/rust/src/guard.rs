@@ -8,11 +8,12 @@ use redis::{Cmd, FromRedisValue};
 #[cfg(doc)]
 use crate::Error;
 use crate::Mode;
-use crate::attempt::Patience;
+use crate::acquire::Patience;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::hold::Hold;
 use crate::keeper::KeepAlive;
+use crate::lease::State;
 
 /// A hold on a lock. Dropping it releases the lock.
 ///
@@ -36,7 +37,7 @@ impl<D: Driver> Guard<D> {
 
     /// A number larger than that of every hold before. Send it with every write.
     pub fn fence(&self) -> u64 {
-        self.hold.lease.fence()
+        self.hold.lease.fence
     }
 
     /// How the lock is held. Of several locks: exclusively, if one of them is.
@@ -59,7 +60,7 @@ impl<D: Driver> Guard<D> {
     /// Renews beside the program, at a third of the ttl or of `linger`, until the result is dropped
     /// or the hold is over.
     pub fn keep_alive(&self) -> KeepAlive<D> {
-        KeepAlive::start(self.hold.clone())
+        KeepAlive::start(&self.hold)
     }
 
     /// Sets the deadline to the lock's ttl from now on.
@@ -125,11 +126,8 @@ impl<D: Driver> Guard<D> {
     /// the place. Only one reader of a lock can wait so, which is at most 20 commands per second.
     pub fn upgrade(&mut self) -> D::Done<'_, Result<()>> {
         D::done(async {
-            while !self
-                .hold
-                .convert(Mode::Exclusive, Patience::Forever)
-                .await?
-            {}
+            let hold = &self.hold;
+            while !hold.convert(Mode::Exclusive, Patience::Forever).await? {}
             Ok(())
         })
     }
@@ -159,10 +157,9 @@ impl<D: Driver> Guard<D> {
 
 impl<D: Driver> Drop for Guard<D> {
     fn drop(&mut self) {
-        if self.hold.lease.is_to_release() {
-            self.hold.lease.end();
-            let (engine, rest) = (self.hold.engine.clone(), self.hold.clone());
-            D::settle(engine, &self.hold.runtime, rest.release_at_last());
+        if matches!(self.hold.lease.state(), State::Held | State::Ended) {
+            let rest = self.hold.clone().release_at_last();
+            D::settle(&self.hold.engine, &self.hold.runtime, Box::pin(rest));
         }
     }
 }

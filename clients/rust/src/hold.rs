@@ -6,19 +6,26 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue};
 
-use crate::attempt::{LAST_TRY, PACE, Patience};
-use crate::command::{Claim, Place, SHARE};
-use crate::driver::{Driver, Engine};
+use crate::acquire::{LAST_TRY, PACE, Patience};
+use crate::command::{Claim, Place, SHARE, millis};
+use crate::driver::{Driver, Engine, Settle};
 use crate::error::{Result, names};
-use crate::lease::{Asking, Grant, Kind, Lease, until};
+use crate::lease::{Lease, State, until};
 use crate::options::bounded_ttl;
-use crate::replies::{Binding, Class, class, is_foreign, is_unanswered, owner_answer};
-use crate::settle::Settle;
+use crate::replies::{Binding, Class, binding, class, is_foreign, is_unanswered, owner_answer};
+use crate::server::Batch;
 use crate::{Error, Mode};
 
-/// For how long commands are sent again to a server that is away, and until when to one that says
-/// that it cannot answer now.
-pub(crate) type Persistence = (Duration, Instant);
+/// How hard commands are tried.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    /// An answer takes no longer.
+    pub(crate) time: Duration,
+    /// For how long they are sent again to a server that is away.
+    pub(crate) away: Duration,
+    /// Until when they are sent again to one that says that it cannot answer now.
+    pub(crate) end: Instant,
+}
 
 /// A hold on a lock, as a guard has it and its keeper sees it.
 #[derive(Clone)]
@@ -34,28 +41,26 @@ pub(crate) struct Hold<D: Driver> {
 }
 
 impl<D: Driver> Engine<D> {
-    /// Renews, and an answer takes `time` at most. False if nothing is held.
-    pub(crate) async fn renew(
-        &self,
-        place: &Place,
-        (ttl, time): (Duration, Duration),
-        (away, end): Persistence,
-    ) -> Result<bool> {
+    /// What is done for a hold with such a ttl until `end`.
+    pub(crate) fn effort(&self, ttl: Duration, end: Instant) -> Effort {
+        let left = end.saturating_duration_since(Instant::now());
+        Effort {
+            time: self.options.answer_time(ttl),
+            away: self.options.reach().min(left),
+            end,
+        }
+    }
+
+    /// Sets the deadline. False if nothing is held.
+    pub(crate) async fn renew(&self, place: &Place, ttl: Duration, effort: Effort) -> Result<bool> {
         let renew = place.renew(ttl, self.support.is_fallback());
-        let away = self.options.reach().min(away);
-        let (renewed, _) = self.insist(renew.chunks(1), time, (away, end)).await?;
-        Ok(renewed)
+        Ok(self.insist(place, renew.chunks(1), effort).await?.0)
     }
 
     /// Releases. Whether all of it was held, and whether an answer was lost before.
-    pub(crate) async fn release(
-        &self,
-        place: &Place,
-        time: Duration,
-        persistence: Persistence,
-    ) -> Result<(bool, bool)> {
+    pub(crate) async fn release(&self, place: &Place, effort: Effort) -> Result<(bool, bool)> {
         let release = place.release(self.support.is_fallback());
-        self.insist(release.chunks(1), time, persistence).await
+        self.insist(place, release.chunks(1), effort).await
     }
 
     /// Where one of several locks is lost, the others are of no use.
@@ -68,45 +73,44 @@ impl<D: Driver> Engine<D> {
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
-        let time = self.options.answer_time(ttl);
-        self.give_up_within(place, time, self.options.short_reach())
-            .await;
+        let end = until(Instant::now(), self.options.short_reach());
+        self.give_up_with(place, self.effort(ttl, end)).await;
     }
 
-    pub(crate) async fn give_up_within(&self, place: &Place, time: Duration, patience: Duration) {
-        let persistence = (patience, until(Instant::now(), patience));
-        if let Err(error) = self.release(place, time, persistence).await {
+    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) {
+        if let Err(error) = self.release(place, effort).await {
             tracing::warn!(%error, "what was asked for could not be given up");
         }
     }
 
-    /// Sends commands of an owner until they are answered, those of a chunk together, and an answer
-    /// takes `time` at most. A repetition does no harm.
+    /// Sends commands of an owner until they are answered, those of a chunk together. A repetition
+    /// does no harm.
     ///
     /// Returns whether all did what they say, and whether an answer was lost before.
-    pub(crate) async fn insist(
+    async fn insist(
         &self,
+        place: &Place,
         commands: Chunks<'_, Cmd>,
-        time: Duration,
-        (away, end): Persistence,
+        effort: Effort,
     ) -> Result<(bool, bool)> {
         let (mut done, mut was_lost) = (true, false);
         for commands in commands {
-            let start = Instant::now();
-            let mut time = time;
+            let (start, mut time) = (Instant::now(), effort.time);
             loop {
-                let error = match owner_answer(D::send_of_owner(self, commands, time).await) {
-                    Ok(has_done) => {
-                        done &= has_done;
-                        break;
-                    }
-                    Err(error) => error,
-                };
+                let error =
+                    match owner_answer(D::send(self, Batch::of(place.key(), commands, time)).await)
+                    {
+                        Ok(has_done) => {
+                            done &= has_done;
+                            break;
+                        }
+                        Err(error) => error,
+                    };
                 was_lost |= is_unanswered(&error);
                 let left = match class(&error) {
                     Class::Final => Duration::ZERO,
-                    Class::Away => away.saturating_sub(start.elapsed()),
-                    _ => end.saturating_duration_since(Instant::now()),
+                    Class::Away => effort.away.saturating_sub(start.elapsed()),
+                    _ => effort.end.saturating_duration_since(Instant::now()),
                 };
                 if left.is_zero() {
                     return Err(error.into());
@@ -117,21 +121,47 @@ impl<D: Driver> Engine<D> {
         }
         Ok((done, was_lost))
     }
+
+    /// Binds a hold that was just renewed to the connection that answers, if it ends with that.
+    pub(crate) async fn rebind(
+        &self,
+        place: &Place,
+        claim: &Claim,
+        fence: u64,
+        (ttl, time): (Duration, Duration),
+    ) -> Binding {
+        let Some(linger) = self.linger() else {
+            return Binding::Bound;
+        };
+        // LOCK.ONCE would answer a result.
+        let claim = match claim {
+            Claim::Once(..) => &Claim::Lock,
+            claim => claim,
+        };
+        let mut acquire = place.acquire(claim, ttl, false);
+        acquire.arg("LINGER").arg(millis(linger));
+        let answer = D::send(self, Batch::of(place.key(), from_ref(&acquire), time)).await;
+        let binding = binding(fence, answer);
+        if binding == Binding::Over {
+            // What was granted anew nobody knows of.
+            self.give_up(place, ttl).await;
+        }
+        binding
+    }
 }
 
 impl<D: Driver> Hold<D> {
     /// Sets the deadline to `ttl` from now on.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
-        let _renewing = self.alone(Kind::Renewal).await;
+        let _renewing = self.lease.renewal.wait::<D>().await;
         if !self.lease.may_be_held() {
             return Err(self.not_held().await);
         }
         let sent = self.lease.sends(ttl);
         // Its owner is to hear of its end, however long a server is away.
-        let persistence = (self.lease.left(), self.lease.end_of_ttl());
-        let times = (ttl, self.engine.options.answer_time(ttl));
-        match self.renewed(times, persistence).await {
+        let effort = self.engine.effort(ttl, self.lease.end_of_ttl());
+        match self.renewed(ttl, effort).await {
             Ok(Binding::Over) => Err(self.not_held().await),
             // The lease is over by now.
             Err(error) if error.is_temporary() => Err(self.not_held().await),
@@ -142,34 +172,20 @@ impl<D: Driver> Hold<D> {
     }
 
     /// Renews it, and binds it to the connection that has answered, if it ends with that.
-    pub(crate) async fn renewed(
-        &self,
-        times: (Duration, Duration),
-        persistence: Persistence,
-    ) -> Result<Binding> {
+    pub(crate) async fn renewed(&self, ttl: Duration, effort: Effort) -> Result<Binding> {
         let (engine, place, lease) = (&self.engine, &self.place, &self.lease);
-        if !engine.renew(place, times, persistence).await? {
+        if !engine.renew(place, ttl, effort).await? {
             return Ok(Binding::Over);
         }
-        if engine.linger().is_none() || lease.is_ended() {
+        if engine.linger().is_none() || lease.state() != State::Held {
             return Ok(Binding::Bound);
         }
         // A conversion binds it as well.
-        let Some(_asking) = lease.alone(Kind::Conversion) else {
+        let Some(_asking) = lease.conversion.take() else {
             return Ok(Binding::NotBound);
         };
-        let (claim, fence) = (lease.claim(), lease.fence());
-        Ok(engine.rebind(place, &claim, fence, times).await)
-    }
-
-    /// Waits until there is no other request of this kind.
-    pub(crate) async fn alone(&self, kind: Kind) -> Asking {
-        loop {
-            if let Some(asking) = self.lease.alone(kind) {
-                return asking;
-            }
-            D::pause(PACE).await;
-        }
+        let (claim, times) = (lease.claim(), (ttl, effort.time));
+        Ok(engine.rebind(place, &claim, lease.fence, times).await)
     }
 
     /// Asks the server whether it is held now.
@@ -179,10 +195,10 @@ impl<D: Driver> Hold<D> {
             return Ok(false);
         }
         let engine = &self.engine;
-        let time = engine.options.answer_time(self.ttl);
         let check = self.place.check(engine.support.is_fallback());
-        let persistence = (engine.options.reach(), self.lease.end_of_ttl());
-        let (is_held, _) = engine.insist(check.chunks(1), time, persistence).await?;
+        let effort = engine.effort(self.ttl, self.lease.end_of_ttl());
+        let checked = engine.insist(&self.place, check.chunks(1), effort);
+        let (is_held, _) = checked.await?;
         if !is_held {
             self.not_held().await;
         }
@@ -197,7 +213,9 @@ impl<D: Driver> Hold<D> {
             return Err(Error::not_in_fallback("a command under the lock"));
         }
         let time = engine.options.answer_time(self.ttl);
-        match D::send_of_owner(engine, from_ref(&self.place.exec(command)), time).await {
+        let exec = [self.place.exec(command)];
+        let batch = Batch::of(self.place.key(), &exec, time);
+        match D::send(engine, batch).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
                 Error::NotHeld => self.not_held().await,
@@ -214,7 +232,7 @@ impl<D: Driver> Hold<D> {
     }
 
     pub(crate) async fn not_held(&self) -> Error {
-        if self.lease.lose() {
+        if self.lease.finish(State::Lost) {
             self.engine.release_rest(&self.place, self.ttl).await;
         }
         Error::NotHeld
@@ -222,7 +240,7 @@ impl<D: Driver> Hold<D> {
 
     /// Releases what the server holds after the end of the lease. Nobody else would.
     async fn too_late(&self) -> Error {
-        self.lease.lose();
+        self.lease.finish(State::Lost);
         self.engine.give_up(&self.place, self.ttl).await;
         Error::NotHeld
     }
@@ -233,10 +251,19 @@ impl<D: Driver> Hold<D> {
     }
 
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let settle = Settle::new(&self.engine, &self.runtime, self.clone().release_at_last());
-        let released = self.release(self.persistence()).await;
+        let settle = self.settle(self.clone().release_at_last());
+        let released = self.release(self.end_effort()).await;
         settle.disarm();
         released
+    }
+
+    /// Does the rest if the future that has this is dropped.
+    fn settle(&self, rest: impl Future<Output = ()> + Send + 'static) -> Settle<D> {
+        Settle {
+            engine: self.engine.clone(),
+            runtime: self.runtime.clone(),
+            leftover: Some(Box::pin(rest)),
+        }
     }
 
     /// Makes it a reader's, or a writer's. False if that is impossible for all of the patience.
@@ -251,9 +278,8 @@ impl<D: Driver> Hold<D> {
         if claim.mode() == mode && !self.lease.is_unconfirmed() {
             return Ok(true);
         }
-        let asking = self.alone(Kind::Conversion).await;
-        let rest = self.clone().read_at_last(asking);
-        let settle = Settle::new(&self.engine, &self.runtime, rest);
+        let asking = self.lease.conversion.wait::<D>().await;
+        let settle = self.settle(self.clone().read_at_last(asking));
         let converted = match mode {
             Mode::Shared => self.restore_reader().await.map(|()| true),
             _ => self.become_writer(patience).await,
@@ -264,12 +290,11 @@ impl<D: Driver> Hold<D> {
 
     /// Releases what nobody has any more.
     pub(crate) async fn release_at_last(self) {
-        let time = self.engine.options.answer_time(self.ttl);
-        let persistence = match D::BLOCKS {
-            true => (time, until(Instant::now(), time)),
-            false => self.persistence(),
-        };
-        match self.release(persistence).await {
+        let mut effort = self.end_effort();
+        if D::BLOCKS {
+            (effort.away, effort.end) = (effort.time, until(Instant::now(), effort.time));
+        }
+        match self.release(effort).await {
             Ok(()) => {}
             Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
             Err(error) => tracing::warn!(%error, "a lock could not be released"),
@@ -277,7 +302,7 @@ impl<D: Driver> Hold<D> {
     }
 
     /// Gives up the place of an upgrade. No other conversion begins before that.
-    async fn read_at_last(self, _asking: Asking) {
+    async fn read_at_last(self, _asking: Arc<()>) {
         if let Err(error) = self.restore_reader().await {
             tracing::warn!(%error, "a hold could not become a reader's");
         }
@@ -297,7 +322,8 @@ impl<D: Driver> Hold<D> {
         let leaves_something = attempt.leaves_something();
         match granted {
             Ok(Some(grant))
-                if grant.fence == lease.fence() && lease.converted(grant, ttl, Mode::Exclusive) =>
+                if grant.fence == lease.fence
+                    && lease.converted(Mode::Exclusive, grant.sent, ttl, true) =>
             {
                 Ok(true)
             }
@@ -325,57 +351,55 @@ impl<D: Driver> Hold<D> {
     async fn restore_reader(&self) -> Result<()> {
         let (engine, place, lease) = (&self.engine, &self.place, &self.lease);
         lease.becomes_reader();
-        let (ttl, fence) = (lease.ttl_to_keep(self.ttl), lease.fence());
+        let ttl = lease.ttl_to_keep(self.ttl);
         // Without KEEP, so that the place of the writer ends.
         let mut attempt = engine.attempt(place, &SHARE, ttl, Patience::None);
-        let grant = match engine.run(&mut attempt).await? {
+        let (sent, is_bound, is_held) = match engine.run(&mut attempt).await? {
             // With another fence it is a new hold, which nobody knows of.
-            Some(grant) => (grant.fence == fence).then_some(grant),
+            Some(grant) => (grant.sent, true, grant.fence == lease.fence),
             // While a guard is on, one that has a share already waits for it as others do.
             None => {
                 let sent = Instant::now();
-                let times = (ttl, engine.options.answer_time(ttl));
-                let is_held = engine.renew(place, times, (ttl, until(sent, ttl))).await?;
-                is_held.then_some(Grant {
-                    fence,
-                    sent,
-                    is_bound: false,
-                })
+                let effort = engine.effort(ttl, until(sent, ttl));
+                (sent, false, engine.renew(place, ttl, effort).await?)
             }
         };
-        match grant {
-            Some(grant) if lease.converted(grant, ttl, Mode::Shared) => Ok(()),
-            _ => Err(self.too_late().await),
+        match is_held && lease.converted(Mode::Shared, sent, ttl, is_bound) {
+            true => Ok(()),
+            false => Err(self.too_late().await),
         }
     }
 
-    /// How long its end is asked for.
-    fn persistence(&self) -> Persistence {
-        let away = self.engine.options.reach_within(Some(self.lease.left()));
-        (away, self.lease.end_of_ttl())
+    /// What is done for its end, which a server that is away hears of late.
+    fn end_effort(&self) -> Effort {
+        let options = &self.engine.options;
+        Effort {
+            away: options.reach_within(Some(self.lease.left())),
+            ..self.engine.effort(self.ttl, self.lease.end_of_ttl())
+        }
     }
 
     /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late
     /// is not stored: another caller may have made it since.
     pub(crate) async fn store(&self, set: &Cmd) -> Result<()> {
         let (engine, lease) = (&self.engine, &self.lease);
-        lease.end();
+        lease.finish(State::Ended);
         let mut commands = vec![self.place.exec(set)];
         commands.extend(self.place.release(false));
-        let time = engine.options.answer_time(self.ttl);
-        let stored = engine.insist(commands.chunks(2), time, self.persistence());
+        let stored = engine.insist(&self.place, commands.chunks(2), self.end_effort());
         match stored.await {
-            Ok((true, _)) => lease.is_released_now(),
-            Ok((false, _)) | Err(Error::NotHeld) => {
-                lease.is_released_now();
-                tracing::warn!("a value was not stored, because its lock was lost");
+            answered @ (Ok(_) | Err(Error::NotHeld)) => {
+                lease.finish(State::Released);
+                if !matches!(answered, Ok((true, _))) {
+                    tracing::warn!("a value was not stored, because its lock was lost");
+                }
             }
             // It is a value all the same, for the caller that has made it.
             Err(Error::Redis(error)) if class(&error) != Class::Final => {
                 tracing::warn!(%error, "a value may not be stored");
             }
             Err(error) => {
-                let _ = self.release(self.persistence()).await;
+                let _ = self.release(self.end_effort()).await;
                 return Err(error);
             }
         }
@@ -383,33 +407,23 @@ impl<D: Driver> Hold<D> {
     }
 
     /// Releases it. What failed can be repeated, until the server has answered.
-    async fn release(&self, persistence: Persistence) -> Result<()> {
+    async fn release(&self, effort: Effort) -> Result<()> {
         let lease = &self.lease;
-        if lease.is_released() {
+        let is_first = lease.finish(State::Ended);
+        let state = lease.state();
+        if state == State::Released {
             return Err(Error::NotHeld);
         }
-        let was_held = lease.end();
         // A renewal that the server gets later would prolong what a job leaves.
         let _renewing = match self.place.at_least {
-            Some(_) => Some(self.alone(Kind::Renewal).await),
+            Some(_) => Some(lease.renewal.wait::<D>().await),
             None => None,
         };
-        let engine = &self.engine;
-        let time = engine.options.answer_time(self.ttl);
-        let released = engine.release(&self.place, time, persistence).await;
-        let (released, was_lost) = match released {
-            Ok(answered) => answered,
-            Err(error) => {
-                let is_lost = matches!(&error, Error::Redis(error) if is_unanswered(error));
-                lease.is_release_uncertain(is_lost);
-                return Err(error);
-            }
-        };
-        lease.is_released_now();
-        // The reply to an earlier one was lost, and nothing else has ended the lease by then.
-        let was_released =
-            lease.is_release_uncertain(was_lost) && Instant::now() < lease.end_of_ttl();
-        match was_held && (released || was_released) {
+        let (released, was_lost) = self.engine.release(&self.place, effort).await?;
+        lease.finish(State::Released);
+        // An earlier one may have got there, and nothing else has ended the lease by then.
+        let may_be_released = (was_lost || !is_first) && !lease.left().is_zero();
+        match state == State::Ended && (released || may_be_released) {
             true => Ok(()),
             false => Err(Error::NotHeld),
         }

@@ -1,14 +1,13 @@
 //! Renews a hold until it is told to stop, or the hold is over.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::driver::Driver;
-use crate::hold::Hold;
-use crate::lease::{Kind, Lease};
+use crate::hold::{Effort, Hold};
+use crate::lease::{Lease, State};
 use crate::options::LostLock;
 use crate::replies::Binding;
 
@@ -16,6 +15,7 @@ use crate::replies::Binding;
 const SOON: Duration = Duration::from_millis(200);
 
 /// Renews a hold beside the program until it is dropped. Its drop releases nothing.
+#[derive(Debug)]
 #[must_use = "the renewals end when this is dropped"]
 pub struct KeepAlive<D: Driver> {
     pub(crate) lease: Arc<Lease>,
@@ -24,13 +24,12 @@ pub struct KeepAlive<D: Driver> {
 }
 
 impl<D: Driver> KeepAlive<D> {
-    pub(crate) fn start(hold: Hold<D>) -> Self {
-        let lease = hold.lease.clone();
+    pub(crate) fn start(hold: &Hold<D>) -> Self {
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let runtime = hold.runtime.clone();
-        D::keep(&runtime, run(hold, is_stopped.clone()));
+        let keeper = run(hold.clone(), is_stopped.clone());
+        D::keep(&hold.runtime, Box::pin(keeper));
         Self {
-            lease,
+            lease: hold.lease.clone(),
             is_stopped,
             of: PhantomData,
         }
@@ -42,15 +41,6 @@ impl<D: Driver> KeepAlive<D> {
     }
 }
 
-impl<D: Driver> fmt::Debug for KeepAlive<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_lost = self.is_lost();
-        f.debug_struct("KeepAlive")
-            .field("is_lost", &is_lost)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<D: Driver> Drop for KeepAlive<D> {
     fn drop(&mut self) {
         self.lease.stop(&self.is_stopped);
@@ -58,18 +48,18 @@ impl<D: Driver> Drop for KeepAlive<D> {
 }
 
 async fn run<D: Driver>(hold: Hold<D>, is_stopped: Arc<AtomicBool>) {
-    if keep(&hold, &is_stopped).await || !hold.lease.lose() {
+    if keep(&hold, &is_stopped).await || !hold.lease.finish(State::Lost) {
         return;
     }
     let lost = LostLock {
         key: hold.place.key().to_vec(),
         token: hold.place.token.clone(),
-        fence: hold.lease.fence(),
+        fence: hold.lease.fence,
     };
     let key = String::from_utf8_lossy(&lost.key);
     tracing::warn!(parent: &hold.span, %key, fence = lost.fence, "a lock was lost");
     if let Some(on_lost) = hold.engine.options.on_lost.clone() {
-        D::tell(move || on_lost(&lost));
+        D::tell(move || (on_lost.0)(&lost));
     }
     // A renewal without an answer may reach the server yet.
     hold.engine.give_up(&hold.place, hold.ttl).await;
@@ -78,42 +68,41 @@ async fn run<D: Driver>(hold: Hold<D>, is_stopped: Arc<AtomicBool>) {
 /// Renews until it is stopped. False if the hold is over against the will of its owner.
 async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
     let lease = &hold.lease;
-    let is_over = || is_stopped.load(Relaxed) || lease.is_ended();
+    let is_over = || is_stopped.load(Relaxed) || lease.state() != State::Held;
     let linger = hold.engine.linger();
     let span = linger.map_or(hold.ttl, |linger| linger.min(hold.ttl));
     let [usual, soon] = [third(span), SOON.min(span.checked_div(10).unwrap_or(span))];
     let (mut pause, mut has_failed) = (usual, false);
-    while !is_over() {
+    loop {
         let until = lease.until();
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return false;
+            return is_over();
         }
         let time = pause.min(third(left).max(Duration::from_millis(1)));
         D::within(time, lease.shorter(until, is_stopped)).await;
+        let renewing = lease.renewal.take();
+        if is_over() {
+            return true;
+        }
         // Its owner may have made it shorter than this pause.
-        if is_over() || lease.until() < until {
+        if lease.until() < until {
             continue;
         }
         // Its owner may renew or release it now.
-        let Some(_renewing) = lease.alone(Kind::Renewal) else {
+        if renewing.is_none() {
             pause = usual;
             continue;
-        };
-        if is_over() {
-            break;
         }
         let sent = lease.sends(hold.ttl);
         // An answer is of no use after the end of the lease, however long a connection takes. A
         // timeout of 0 would be an error.
         let left = lease.until().saturating_duration_since(Instant::now());
         let left = left.max(Duration::from_millis(1));
-        let times = (
-            hold.ttl,
-            hold.engine.options.answer_time(hold.ttl).min(left),
-        );
-        let once = (Duration::ZERO, Instant::now());
-        let Some(renewed) = D::within(left, hold.renewed(times, once)).await else {
+        let once = hold.engine.effort(hold.ttl, Instant::now());
+        let time = once.time.min(left);
+        let renewed = hold.renewed(hold.ttl, Effort { time, ..once });
+        let Some(renewed) = D::within(left, renewed).await else {
             continue;
         };
         (pause, has_failed) = match renewed {
@@ -129,7 +118,6 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
             }
         };
     }
-    true
 }
 
 fn third(time: Duration) -> Duration {

@@ -8,8 +8,8 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::Mode;
-use crate::attempt::Patience;
-use crate::command::Claim;
+use crate::acquire::{PACE, Patience};
+use crate::command::{Claim, SHARE};
 use crate::driver::{Driver, locked};
 
 /// Each lease counts less by this and by 1 %, because clocks differ in speed.
@@ -21,8 +21,6 @@ pub(crate) struct Grant {
     pub(crate) fence: u64,
     /// Before the command was sent: the server counts from later.
     pub(crate) sent: Instant,
-    /// Whether the answer came by the connection that the hold is bound to.
-    pub(crate) is_bound: bool,
 }
 
 /// A request under way that sets the ttl.
@@ -35,7 +33,7 @@ pub(crate) struct Sent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Held,
     /// Its owner has ended it. The server may not have heard of that yet.
     Ended,
@@ -46,86 +44,87 @@ enum State {
 
 #[derive(Debug)]
 struct Inner {
-    fence: u64,
     /// The end of the ttl.
     until: Instant,
-    /// Set where the hold ends with its connection.
-    linger: Option<Duration>,
     /// When the connection that a hold with linger is bound to was last known to live. The server
     /// ends the hold `linger` after it sees the end of that connection, which is later.
     alive: Instant,
     state: State,
-    /// A release was sent, and its answer did not come.
-    is_release_uncertain: bool,
     claim: Claim,
     /// It was to become a reader's, and no answer has said that it is.
     is_unconfirmed: bool,
-    under_way: Vec<Kind>,
     /// Of those that wait for a change.
     wakers: Vec<Waker>,
 }
 
 impl Inner {
-    /// Until when it is surely held.
-    fn end(&self) -> Instant {
-        let bound = self.linger.map(|linger| until(self.alive, linger));
-        bound.map_or(self.until, |bound| bound.min(self.until))
-    }
-
-    /// Whether the server may hold it: its ttl is not over, though its connection may be.
-    fn may_be_held(&self) -> bool {
-        self.state == State::Held && Instant::now() < self.until
+    fn renew(&mut self, until: Instant, alive: Option<Instant>) {
+        if self.state == State::Held {
+            self.until = until;
+        }
+        self.alive = alive.map_or(self.alive, |alive| alive.max(self.alive));
     }
 }
 
-/// Requests of which there is one at a time. A late one would undo the next unseen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Conversion,
-    Renewal,
-}
+/// A kind of request of which there is one at a time. A late one would undo the next unseen.
+#[derive(Debug, Default)]
+pub(crate) struct Turn(Mutex<Arc<()>>);
 
-/// A request that is under way until this is dropped.
-pub(crate) struct Asking(Arc<Lease>, Kind);
+impl Turn {
+    /// Keeps others off until the result is dropped. `None` if there is one.
+    pub(crate) fn take(&self) -> Option<Arc<()>> {
+        let taken = locked(&self.0);
+        (Arc::strong_count(&taken) == 1).then(|| taken.clone())
+    }
 
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.0.inner().under_way.retain(|kind| *kind != self.1);
+    /// Waits until there is no other.
+    pub(crate) async fn wait<D: Driver>(&self) -> Arc<()> {
+        loop {
+            if let Some(taken) = self.take() {
+                return taken;
+            }
+            D::pause(PACE).await;
+        }
     }
 }
 
 /// One hold, shared by its guard and its keeper.
 #[derive(Debug)]
-pub(crate) struct Lease(Mutex<Inner>);
+pub(crate) struct Lease {
+    pub(crate) fence: u64,
+    /// Set where the hold ends with its connection.
+    linger: Option<Duration>,
+    pub(crate) conversion: Turn,
+    pub(crate) renewal: Turn,
+    inner: Mutex<Inner>,
+}
 
 impl Lease {
-    pub(crate) fn new(
-        grant: Grant,
-        ttl: Duration,
-        linger: Option<Duration>,
-        claim: Claim,
-    ) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Inner {
+    pub(crate) fn new(grant: Grant, ttl: Duration, linger: Option<Duration>, claim: Claim) -> Self {
+        Self {
             fence: grant.fence,
-            until: until(grant.sent, ttl),
             linger,
-            alive: grant.sent,
-            state: State::Held,
-            is_release_uncertain: false,
-            claim,
-            is_unconfirmed: false,
-            under_way: Vec::new(),
-            wakers: Vec::new(),
-        })))
-    }
-
-    pub(crate) fn fence(&self) -> u64 {
-        self.inner().fence
+            conversion: Turn::default(),
+            renewal: Turn::default(),
+            inner: Mutex::new(Inner {
+                until: until(grant.sent, ttl),
+                alive: grant.sent,
+                state: State::Held,
+                claim,
+                is_unconfirmed: false,
+                wakers: Vec::new(),
+            }),
+        }
     }
 
     /// Until when it is surely held.
     pub(crate) fn until(&self) -> Instant {
-        self.inner().end()
+        self.end(&self.inner())
+    }
+
+    fn end(&self, inner: &Inner) -> Instant {
+        let bound = self.linger.map(|linger| until(inner.alive, linger));
+        bound.map_or(inner.until, |bound| bound.min(inner.until))
     }
 
     /// Until when the server may hold it.
@@ -138,6 +137,23 @@ impl Lease {
         self.end_of_ttl().saturating_duration_since(Instant::now())
     }
 
+    pub(crate) fn state(&self) -> State {
+        self.inner().state
+    }
+
+    /// Whether the server may hold it: its ttl is not over, though its connection may be.
+    pub(crate) fn may_be_held(&self) -> bool {
+        self.state() == State::Held && !self.left().is_zero()
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        let inner = self.inner();
+        match inner.state {
+            State::Held => Instant::now() >= self.end(&inner),
+            state => state == State::Lost,
+        }
+    }
+
     /// The way in which it is held now.
     pub(crate) fn claim(&self) -> Claim {
         self.inner().claim.clone()
@@ -147,40 +163,12 @@ impl Lease {
     /// read from now on.
     pub(crate) fn becomes_reader(&self) {
         let mut inner = self.inner();
-        inner.claim = Claim::RwLock(Mode::Shared);
-        inner.is_unconfirmed = true;
+        (inner.claim, inner.is_unconfirmed) = (SHARE.clone(), true);
     }
 
     /// Whether the server may have it as a writer's yet, or may read the request for a share later.
     pub(crate) fn is_unconfirmed(&self) -> bool {
         self.inner().is_unconfirmed
-    }
-
-    /// Keeps other requests of this kind off until the result is dropped. `None` if there is one.
-    pub(crate) fn alone(self: &Arc<Self>, kind: Kind) -> Option<Asking> {
-        let mut inner = self.inner();
-        if inner.under_way.contains(&kind) {
-            return None;
-        }
-        inner.under_way.push(kind);
-        Some(Asking(self.clone(), kind))
-    }
-
-    pub(crate) fn may_be_held(&self) -> bool {
-        self.inner().may_be_held()
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        let inner = self.inner();
-        match inner.state {
-            State::Held => Instant::now() >= inner.end(),
-            State::Lost => true,
-            State::Ended | State::Released => false,
-        }
-    }
-
-    pub(crate) fn is_ended(&self) -> bool {
-        self.inner().state != State::Held
     }
 
     /// Remembers that a renewal is sent now. One that shortens the lease counts, whatever becomes of
@@ -193,33 +181,30 @@ impl Lease {
         })
     }
 
-    /// Remembers that a renewal was answered. False if the ttl was over by then: it stays so.
+    /// Remembers that a renewal was answered, as `converted` does.
     pub(crate) fn renewed(&self, sent: Sent, is_bound: bool) -> bool {
-        if Instant::now() >= sent.before {
-            return false;
+        let is_held = Instant::now() < sent.before;
+        if is_held {
+            let end = until(sent.at, sent.ttl);
+            self.change(|inner| inner.renew(end, is_bound.then_some(sent.at)));
         }
-        self.change(|inner| {
-            if inner.state == State::Held {
-                inner.until = until(sent.at, sent.ttl);
-            }
-            if is_bound {
-                inner.alive = inner.alive.max(sent.at);
-            }
-        });
-        true
+        is_held
     }
 
-    /// Remembers a conversion. False if the ttl was over by then: it stays so.
-    pub(crate) fn converted(&self, grant: Grant, ttl: Duration, mode: Mode) -> bool {
+    /// Remembers a conversion, and whether it came by the connection that the hold is bound to. False
+    /// if the ttl was over by then: it stays so.
+    pub(crate) fn converted(
+        &self,
+        mode: Mode,
+        sent: Instant,
+        ttl: Duration,
+        is_bound: bool,
+    ) -> bool {
         self.change(|inner| {
-            let is_held = inner.may_be_held();
+            let is_held = inner.state == State::Held && Instant::now() < inner.until;
             if is_held {
-                inner.claim = Claim::RwLock(mode);
-                inner.is_unconfirmed = false;
-                inner.until = until(grant.sent, ttl);
-                if grant.is_bound {
-                    inner.alive = inner.alive.max(grant.sent);
-                }
+                (inner.claim, inner.is_unconfirmed) = (Claim::RwLock(mode), false);
+                inner.renew(until(sent, ttl), is_bound.then_some(sent));
             }
             is_held
         })
@@ -232,65 +217,26 @@ impl Lease {
         ttl.max(asked)
     }
 
-    /// Ends it by the will of its owner. False if it was lost before.
-    pub(crate) fn end(&self) -> bool {
-        self.finish(State::Ended);
-        self.inner().state != State::Lost
-    }
-
-    /// Ends it against the will of its owner. False if it was over before.
-    pub(crate) fn lose(&self) -> bool {
-        self.finish(State::Lost)
-    }
-
-    fn finish(&self, state: State) -> bool {
+    /// Ends a hold, or one that its owner has ended, in this state. False if that was over before.
+    pub(crate) fn finish(&self, state: State) -> bool {
         self.change(|inner| {
-            let was_held = inner.state == State::Held;
-            if was_held {
+            let is_next = match inner.state {
+                State::Held => true,
+                State::Ended => state == State::Released,
+                State::Released | State::Lost => false,
+            };
+            if is_next {
                 inner.state = state;
             }
-            was_held
+            is_next
         })
     }
 
-    /// Whether there may be something left to release.
-    pub(crate) fn is_to_release(&self) -> bool {
-        matches!(self.inner().state, State::Held | State::Ended)
-    }
-
-    /// Remembers that the server has answered a release: there is nothing to release any more.
-    pub(crate) fn is_released_now(&self) {
-        let mut inner = self.inner();
-        if inner.state == State::Ended {
-            inner.state = State::Released;
-        }
-    }
-
-    pub(crate) fn is_released(&self) -> bool {
-        self.inner().state == State::Released
-    }
-
-    /// Remembers whether the answer to a release was lost, in this try or in one before.
-    pub(crate) fn is_release_uncertain(&self, was_lost: bool) -> bool {
-        let mut inner = self.inner();
-        inner.is_release_uncertain |= was_lost;
-        inner.is_release_uncertain
-    }
-
-    /// Ends a wait for a shorter lease.
-    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
-        self.change(|_| is_stopped.store(true, Relaxed));
-    }
-
     /// Waits until the hold is over, ends before `end`, or `is_stopped`.
-    pub(crate) fn shorter(
-        &self,
-        end: Instant,
-        is_stopped: &AtomicBool,
-    ) -> impl Future<Output = ()> {
+    pub(crate) async fn shorter(&self, end: Instant, is_stopped: &AtomicBool) {
         poll_fn(move |context| {
             let mut inner = self.inner();
-            let is_shorter = inner.state != State::Held || inner.end() < end;
+            let is_shorter = inner.state != State::Held || self.end(&inner) < end;
             if is_shorter || is_stopped.load(Relaxed) {
                 return Poll::Ready(());
             }
@@ -300,13 +246,14 @@ impl Lease {
             }
             Poll::Pending
         })
+        .await;
     }
 
     /// Waits until the hold is ended or lost, its time included. False if the patience is over
     /// before.
     pub(crate) async fn lost<D: Driver>(&self, patience: Patience) -> bool {
         let is_stopped = AtomicBool::new(false);
-        while !self.is_lost() && !self.is_ended() {
+        while !self.is_lost() && self.state() == State::Held {
             if patience.is_over() {
                 return false;
             }
@@ -315,6 +262,11 @@ impl Lease {
             D::within(patience.bounded(time), self.shorter(end, &is_stopped)).await;
         }
         true
+    }
+
+    /// Ends a wait for a shorter lease.
+    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
+        self.change(|_| is_stopped.store(true, Relaxed));
     }
 
     /// Changes it, and wakes those that wait for that.
@@ -328,7 +280,7 @@ impl Lease {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        locked(&self.0)
+        locked(&self.inner)
     }
 }
 

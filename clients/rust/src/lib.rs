@@ -47,7 +47,7 @@
 #![allow(private_bounds, private_interfaces)]
 #![cfg_attr(
     not(all(feature = "cluster-async", feature = "cluster", feature = "sentinel")),
-    allow(dead_code)
+    allow(dead_code, unused_variables)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -67,14 +67,12 @@ compile_error!("one of the features `sync` and `tokio` is needed");
 mod acquire;
 #[cfg(feature = "tokio")]
 pub mod aio;
-mod attempt;
 mod cluster;
 mod command;
 mod driver;
 mod error;
 pub mod guard;
 mod hold;
-mod info;
 pub mod keeper;
 mod lease;
 pub mod locks;
@@ -83,8 +81,7 @@ mod options;
 mod replies;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-mod settle;
-mod support;
+mod server;
 #[cfg(feature = "sync")]
 pub mod sync;
 

@@ -5,19 +5,18 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Client, IntoConnectionInfo, Value};
 use tracing::Instrument;
 
-use crate::attempt::Patience;
+use crate::acquire::Patience;
 use crate::command::{Claim, Place, SHARE, new_token};
-use crate::driver::{Driver, Engine};
+use crate::driver::{Driver, Engine, Settle, Support};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::Lease;
 use crate::options::bounded_ttl;
-use crate::settle::Settle;
-use crate::support::Support;
+use crate::server::{Source, unnamed};
 use crate::{Mode, Options};
 
 /// What a method that asks the server returns.
@@ -42,6 +41,63 @@ impl<D: Driver> LockClient<D> {
         Self {
             engine: Arc::new(engine),
         }
+    }
+
+    /// Makes a client of the server at an address. It connects when the first command is sent.
+    ///
+    /// It does not send CLIENT SETINFO. A `redis::Client` that [`LockClient::new`] gets may do so.
+    pub fn open(address: impl IntoConnectionInfo, options: Options) -> Result<Self> {
+        Ok(Self::new(Client::open(unnamed(address)?)?, options))
+    }
+
+    /// Makes a client with connections of its own to the server of a `redis::Client`.
+    pub fn new(client: Client, options: Options) -> Self {
+        Self::with(D::to(Source::Server(client), &options), options)
+    }
+
+    /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, Sentinel, sync::LockClient};
+    /// # fn main() -> redis_lock_client::Result<()> {
+    /// let sentinel = Sentinel::new(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "locks")?;
+    /// let locks = LockClient::sentinel(sentinel, Options::default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "sentinel")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
+    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Self {
+        let connections = D::to(Source::Sentinel(sentinel), &options);
+        Self::with(connections, options.with_failover())
+    }
+
+    /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
+    /// its key. A waiter follows its slot and a failover with its token.
+    ///
+    /// Credentials and TLS are those of the first address, for all nodes. In `aio` it listens on a
+    /// shard channel for each slot that is waited for. Where that is not possible a waiter asks again
+    /// every 50 ms.
+    ///
+    /// ```no_run
+    /// # use redis_lock_client::{Options, sync::LockClient};
+    /// # fn main() -> redis_lock_client::Result<()> {
+    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
+    /// let locks = LockClient::cluster(nodes, Options::default())?;
+    /// // The keys of several locks need one slot, so they share what is in braces.
+    /// let both = locks.multi_lock(["{stock}:7", "{stock}:8"]).lock()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(any(feature = "cluster", feature = "cluster-async"))]
+    #[cfg_attr(docsrs, doc(cfg(any(feature = "cluster", feature = "cluster-async"))))]
+    pub fn cluster<A: IntoConnectionInfo>(
+        nodes: impl IntoIterator<Item = A>,
+        options: Options,
+    ) -> Result<Self> {
+        let nodes = nodes.into_iter().map(unnamed);
+        let connections = D::to_cluster(nodes.collect::<redis::RedisResult<_>>()?, &options)?;
+        Ok(Self::with(connections, options.with_failover()))
     }
 
     /// An exclusive lock. `key` is its name in the server.
@@ -150,12 +206,12 @@ pub mod kinds {
 /// What is asked for, and how: a [`Lock`], a [`RwLock`], a [`Semaphore`] or a [`MultiLock`].
 #[derive(Clone, Debug)]
 pub struct Request<D: Driver, K> {
-    engine: Arc<Engine<D>>,
+    pub(crate) engine: Arc<Engine<D>>,
     /// Without a token.
-    place: Place,
+    pub(crate) place: Place,
     claim: Claim,
     token: Option<Vec<u8>>,
-    ttl: Duration,
+    pub(crate) ttl: Duration,
     kind: PhantomData<K>,
 }
 
@@ -259,11 +315,6 @@ impl<D: Driver, K> Request<D, K> {
         self
     }
 
-    /// The key of the lock, the first one of several.
-    pub fn key(&self) -> &[u8] {
-        self.place.key()
-    }
-
     /// Takes it. `None` if it is unavailable for as long as the patience is.
     async fn take(&self, claim: &Claim, patience: Patience) -> Result<Option<Guard<D>>> {
         Ok(self.take_or_find(claim, patience).await?.0)
@@ -285,10 +336,14 @@ impl<D: Driver, K> Request<D, K> {
         let (engine, ttl) = (&self.engine, self.ttl);
         let key = String::from_utf8_lossy(place.key()).into_owned();
         // A job that has not begun keeps nothing.
-        let settle = Settle::new(engine, &runtime, {
-            let (engine, place) = (engine.clone(), place.without_job());
-            async move { engine.give_up(&place, ttl).await }
-        });
+        let settle = Settle {
+            engine: engine.clone(),
+            runtime: runtime.clone(),
+            leftover: Some({
+                let (engine, place) = (engine.clone(), place.without_job());
+                Box::pin(async move { engine.give_up(&place, ttl).await })
+            }),
+        };
         let mut attempt = engine.attempt(&place, claim, ttl, patience);
         let span = tracing::debug_span!("lock.wait", %key);
         let granted = engine.run(&mut attempt).instrument(span).await;
@@ -300,7 +355,7 @@ impl<D: Driver, K> Request<D, K> {
         let guard = granted?.map(|grant| Guard {
             hold: Hold {
                 engine: engine.clone(),
-                lease: Lease::new(grant, ttl, engine.linger(), claim.clone()),
+                lease: Arc::new(Lease::new(grant, ttl, engine.linger(), claim.clone())),
                 place,
                 ttl,
                 runtime,

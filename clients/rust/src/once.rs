@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use redis::{FromRedisValue, ToSingleRedisArg, Value};
 
-use crate::attempt::{Patience, random};
+use crate::acquire::{Patience, random};
 use crate::command::{Claim, hash_tag, millis};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::locks::LockClient;
+use crate::locks::{Lock, LockClient};
 use crate::replies::{Class, class};
+use crate::server::Batch;
 
 /// A value under the key `name`, an ordinary string. One of all callers makes it, and the others
 /// wait in the server's queue and get it.
@@ -29,10 +30,8 @@ use crate::replies::{Class, class};
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked for before `get_or_make`"]
 pub struct Once<D: Driver> {
-    client: LockClient<D>,
     name: Vec<u8>,
-    lock: Vec<u8>,
-    ttl: Duration,
+    lock: Lock<D>,
     keep: Duration,
     early: Duration,
     /// Draws how early it is. `early` is the time that the making takes then.
@@ -49,10 +48,8 @@ impl<D: Driver> LockClient<D> {
             None => [b"{", name, b"}:once"].concat(),
         };
         Once {
-            ttl: self.engine.options.ttl,
-            client: self.clone(),
             name: name.to_vec(),
-            lock,
+            lock: self.lock(lock),
             keep: Duration::from_secs(60),
             early: Duration::from_secs(10),
             beta: None,
@@ -85,7 +82,7 @@ impl<D: Driver> Once<D> {
     /// The ttl of the lock: how long the others wait for a maker that has died. By default that of
     /// [`Options::ttl`](crate::Options::ttl).
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.lock = self.lock.with_ttl(ttl);
         self
     }
 
@@ -99,7 +96,7 @@ impl<D: Driver> Once<D> {
     ///
     /// One DEL of both keys makes the value invalid, and keeps one that is being made from being stored.
     pub fn lock_key(&self) -> &[u8] {
-        &self.lock
+        self.lock.place.key()
     }
 
     /// Returns the value, made by `make` or by another caller.
@@ -157,10 +154,9 @@ impl<D: Driver> Once<D> {
             return Ok((None, old));
         }
         let claim = Claim::Once(self.name.clone(), early);
-        let request = self.client.lock(&self.lock).with_ttl(self.ttl);
         if old.is_some() {
             // Nobody waits because of a value that is there, nor fails.
-            match request.take_or_find(&claim, Patience::Never).await {
+            match self.lock.take_or_find(&claim, Patience::Never).await {
                 Ok((None, None)) => {}
                 Err(Error::Redis(error)) if class(&error) != Class::Final => {
                     return Ok((None, old));
@@ -168,7 +164,7 @@ impl<D: Driver> Once<D> {
                 answer => return answer,
             }
         }
-        request.take_or_find(&claim, patience).await
+        self.lock.take_or_find(&claim, patience).await
     }
 
     /// The value, if there is one, and whether it is early. The acquire waits for the end of what
@@ -177,11 +173,11 @@ impl<D: Driver> Once<D> {
         if D::runtime().is_none() {
             return Err(Error::NoRuntime);
         }
-        let engine = &self.client.engine;
+        let engine = &self.lock.engine;
         let about = |name| redis::cmd(name).arg(&self.name).to_owned();
         let commands = [about("GET"), about("PTTL")];
-        let time = engine.options.answer_time(self.ttl);
-        let answer = match D::send(engine, &commands, time).await {
+        let time = engine.options.answer_time(self.lock.ttl);
+        let answer = match D::send(engine, Batch::of(&self.name, &commands, time)).await {
             Err(error) if class(&error) != Class::Final => return Ok((None, false)),
             answer => answer?,
         };

@@ -30,8 +30,14 @@ pub struct LostLock {
     pub fence: u64,
 }
 
-type OnLost = Arc<dyn Fn(&LostLock) + Send + Sync>;
-type OnFallback = Arc<dyn Fn(&str) + Send + Sync>;
+/// A function of the program's.
+pub(crate) struct Callback<T: ?Sized>(pub(crate) Box<dyn Fn(&T) + Send + Sync>);
+
+impl<T: ?Sized> fmt::Debug for Callback<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
 
 /// The settings of a client. The defaults are those of the other languages' adapters.
 ///
@@ -43,7 +49,7 @@ type OnFallback = Arc<dyn Fn(&str) + Send + Sync>;
 ///     .ttl(Duration::from_secs(10))
 ///     .on_lost(|lost| eprintln!("lost the lock with fence {}", lost.fence));
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) ttl: Duration,
     pub(crate) slice: Duration,
@@ -54,8 +60,8 @@ pub struct Options {
     pub(crate) fallback: bool,
     pub(crate) linger: Option<Duration>,
     pub(crate) max_waiting_connections: usize,
-    pub(crate) on_lost: Option<OnLost>,
-    pub(crate) on_fallback: Option<OnFallback>,
+    pub(crate) on_lost: Option<Arc<Callback<LostLock>>>,
+    pub(crate) on_fallback: Option<Arc<Callback<str>>>,
 }
 
 impl Default for Options {
@@ -149,14 +155,14 @@ impl Options {
     /// Calls `on_lost` for every hold that `keep_alive` sees lost. It runs on the thread that
     /// renews the hold, or on one for blocking calls of the tokio runtime.
     pub fn on_lost(mut self, on_lost: impl Fn(&LostLock) + Send + Sync + 'static) -> Self {
-        self.on_lost = Some(Arc::new(on_lost));
+        self.on_lost = Some(Arc::new(Callback(Box::new(on_lost))));
         self
     }
 
     /// Calls `on_fallback` once for each way of waiting that the server lacks, and once if it lacks
     /// the module. The text also goes to the log.
     pub fn on_fallback(mut self, on_fallback: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_fallback = Some(Arc::new(on_fallback));
+        self.on_fallback = Some(Arc::new(Callback(Box::new(on_fallback))));
         self
     }
 
@@ -188,20 +194,6 @@ impl Options {
     pub(crate) fn answer_time(&self, ttl: Duration) -> Duration {
         let third = ttl.checked_div(3).unwrap_or(ttl);
         third.clamp(Duration::from_millis(1), ANSWER_TIME)
-    }
-}
-
-impl fmt::Debug for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options")
-            .field("ttl", &self.ttl)
-            .field("slice", &self.slice)
-            .field("grace", &self.grace)
-            .field("reconnect", &self.reach())
-            .field("fallback", &self.fallback)
-            .field("linger", &self.linger)
-            .field("max_waiting_connections", &self.max_waiting_connections)
-            .finish_non_exhaustive()
     }
 }
 

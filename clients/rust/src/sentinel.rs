@@ -1,15 +1,13 @@
 //! The primary that sentinels name.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
+use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
-use crate::driver::{Peer, locked};
 use crate::error::Result;
-use crate::info::{Address, text, unnamed, with_address};
+use crate::server::{Batch, Peer, Source, text, unnamed, with_address};
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -28,8 +26,8 @@ use crate::info::{Address, text, unnamed, with_address};
 #[derive(Clone, Debug)]
 pub struct Sentinel {
     sentinels: Vec<ConnectionInfo>,
-    /// The number of the one that has named the primary.
-    last: Arc<AtomicUsize>,
+    /// The number of the one to be asked first.
+    first: Arc<AtomicUsize>,
     name: String,
     like: ConnectionInfo,
 }
@@ -43,7 +41,7 @@ impl Sentinel {
         let sentinels = sentinels.into_iter().map(unnamed);
         Ok(Self {
             sentinels: sentinels.collect::<RedisResult<_>>()?,
-            last: Arc::default(),
+            first: Arc::default(),
             name: name.into(),
             like: unnamed("redis://any")?,
         })
@@ -55,54 +53,60 @@ impl Sentinel {
         Ok(self)
     }
 
-    /// All sentinels, each with its number. The one that has named the primary comes first, because
-    /// one that is silent takes its time.
-    pub(crate) fn in_turn(&self) -> impl Iterator<Item = (usize, &ConnectionInfo)> {
-        let first = self.last.load(Relaxed);
+    /// How to connect to the primary that one of them names.
+    ///
+    /// One that is silent, or that names a server which is, must not take the time of all. So each has
+    /// a part of it, and the one that has named the primary before comes first.
+    pub(crate) async fn primary<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
+        let all = self.sentinels.len();
+        let part = u32::try_from(all)
+            .ok()
+            .and_then(|all| time.checked_div(all));
         let numbered = self.sentinels.iter().enumerate();
-        numbered.cycle().skip(first).take(self.sentinels.len())
+        let mut last = self.nobody();
+        for (number, sentinel) in numbered.cycle().skip(self.first.load(Relaxed)).take(all) {
+            // This call may have no time for the next one.
+            self.first.store(number.wrapping_add(1), Relaxed);
+            match self.named_by::<P>(sentinel, part.unwrap_or(time)).await {
+                Ok(server) => {
+                    self.first.store(number, Relaxed);
+                    return Ok(server);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
-    /// How to connect to the primary that one of them names. Most name the same one, and a server
-    /// that is silent takes its time: it is asked once, as `asked` remembers.
-    pub(crate) async fn named_by<P: Peer>(
+    async fn named_by<P: Peer>(
         &self,
-        (number, sentinel): (usize, &ConnectionInfo),
-        asked: &Mutex<HashSet<Address>>,
+        sentinel: &ConnectionInfo,
         time: Duration,
     ) -> RedisResult<Client> {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        let sentinel = P::of(Client::open(sentinel.clone())?);
-        let named = sentinel.send(&[question], time).await?;
-        let address = address(&named).ok_or_else(|| self.nobody())?;
-        if !locked(asked).insert(address.clone()) {
-            return Err(self.nobody());
-        }
+        let sentinel = Client::open(sentinel.clone())?;
+        let named = ask::<P>(sentinel, question, time).await?;
+        let address = redis::from_redis_value(named).map_err(|_| self.nobody())?;
         let server = Client::open(with_address(&self.like, &address))?;
-        let asking = P::of(server.clone());
-        let role = asking.send(&[redis::cmd("ROLE")], time).await;
-        if !is_primary(&role) {
-            return Err(self.nobody());
-        }
-        self.last.store(number, Relaxed);
-        Ok(server)
+        let role = ask::<P>(server.clone(), redis::cmd("ROLE"), time).await;
+        is_primary(&role)
+            .then_some(server)
+            .ok_or_else(|| self.nobody())
     }
 
     /// An error that waiting may cure, as sentinels elect a primary.
-    pub(crate) fn nobody(&self) -> RedisError {
+    fn nobody(&self) -> RedisError {
         let kind = redis::ErrorKind::MasterNameNotFoundBySentinel;
         let what = "no sentinel names a server that is a primary";
         (kind, what, self.name.clone()).into()
     }
 }
 
-/// The address that a sentinel names.
-fn address(answer: &Value) -> Option<Address> {
-    let [host, port, ..] = answer.as_sequence()? else {
-        return None;
-    };
-    Some((text(host)?.to_owned(), text(port)?.parse().ok()?))
+async fn ask<P: Peer>(client: Client, question: Cmd, time: Duration) -> RedisResult<Value> {
+    let question = [question];
+    let batch = Batch::of(&[], &question, time);
+    P::to(Source::Server(client)).send(batch).await
 }
 
 /// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.

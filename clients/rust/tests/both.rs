@@ -107,13 +107,13 @@ mod tasks {
     }
 
     pub(crate) fn sentinel(sentinel: Sentinel, options: Options) -> library::LockClient {
-        library::LockClient::sentinel(sentinel, options).unwrap()
+        library::LockClient::sentinel(sentinel, options)
     }
 
     pub(crate) fn of_the_program(url: &str) -> library::LockClient {
         let client = redis::Client::open(url).unwrap();
         let manager = now(client.get_connection_manager()).unwrap();
-        library::LockClient::with_connection(client, manager, Options::default()).unwrap()
+        library::LockClient::with_connection(client, manager, Options::default())
     }
 
     pub(crate) fn is_told(kept: &library::KeepAlive) -> bool {

@@ -246,7 +246,7 @@ async fn the_programs_connection_serves_and_delays_no_renewal_and_no_release() {
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let connection = client.get_multiplexed_async_connection_with_config(&config);
     let mut busy = connection.await.unwrap();
-    let locks = LockClient::polling(busy.clone(), Options::default()).unwrap();
+    let locks = LockClient::polling(busy.clone(), Options::default());
     admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
     let lock = locks.lock("k");
     assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
@@ -255,7 +255,7 @@ async fn the_programs_connection_serves_and_delays_no_renewal_and_no_release() {
     assert!(admin.is_free("k"));
 
     let locks = LockClient::with_connection(client, busy.clone(), Options::default());
-    let guard = locks.unwrap().lock("k").lock().await.unwrap();
+    let guard = locks.lock("k").lock().await.unwrap();
     let blocked = tokio::spawn(async move {
         let mut pop = redis::cmd("BLPOP");
         pop.arg("list").arg(0).exec_async(&mut busy).await.unwrap();

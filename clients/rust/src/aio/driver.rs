@@ -1,23 +1,30 @@
-//! Connections that tasks share.
+//! Connections that tasks share, and the best way to wait that they and the server have.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, IntoConnectionInfo, RedisResult, Value};
+use redis::{Client, ConnectionInfo, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::cluster::Nodes;
-use super::link::{Boxed, Origin, Own, Source, shared};
-use super::listener::{Hub, Node, Subscribed};
-use crate::attempt::{Attempt, Verdict};
-use crate::driver::{Driver, Engine, Peer, locked};
-use crate::error::Result;
+use super::link::{Origin, Own, shared};
+use super::listener::{Event, Hub, Subscribed};
+use crate::Error;
+use crate::acquire::{Attempt, PACE, Verdict, Wait};
+use crate::cluster::{Cluster, slot_of, tag_of};
+use crate::driver::{Driver, Engine, locked};
+use crate::error::{Result, names};
+use crate::lease::Grant;
 use crate::locks::Returns;
 use crate::options::Options;
+use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
+use crate::server::{Batch, Boxed, Peer, Servers, Source};
+
+/// The time after which a task without a connection that waits asks again.
+const POLL: Duration = Duration::from_millis(200);
 
 /// A connection that many tasks use at the same time, as redis-rs has several.
 ///
@@ -49,24 +56,38 @@ impl Driver for Tasks {
         Handle::try_current().ok()
     }
 
-    async fn send(engine: &Engine<Self>, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        let sent = engine.connections.send(commands, time).await;
-        sent.map(|(answer, _)| answer)
+    fn to(source: Source, options: &Options) -> Connections {
+        let hub = Hub::new();
+        let own = Own::new(Origin::Server(source.clone()), Some(hub.clone()));
+        Connections::new(Servers::One(own), Some(source), hub, options)
     }
 
-    async fn send_of_owner(
-        engine: &Engine<Self>,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> RedisResult<Value> {
-        match &engine.connections.owners {
-            Some(own) => own.send(commands, time).await,
-            None => Self::send(engine, commands, time).await,
+    fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Connections> {
+        let hub = Hub::new();
+        let listens = hub.clone();
+        let cluster = Cluster::new(nodes, move |node, error, has_moved| {
+            // A node that is silent may still seem to be listened to.
+            if error.is_timeout() {
+                listens.connect_anew(&Some(node.clone()));
+            }
+            if has_moved {
+                listens.subscribe_anew();
+            }
+        })?;
+        let nodes = Servers::Cluster(Box::new(cluster));
+        Ok(Connections::new(nodes, None, hub, options))
+    }
+
+    fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        let connections = &engine.connections;
+        match &connections.owners {
+            Some(own) => own.send(batch),
+            None => Box::pin(async move { connections.servers.send(batch).await.0 }),
         }
     }
 
-    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        engine.ask_in_the_best_way(attempt).await
+    fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict> {
+        Box::pin(engine.ask_in_the_best_way(attempt))
     }
 
     async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
@@ -78,55 +99,46 @@ impl Driver for Tasks {
         drop(tokio::task::spawn_blocking(call));
     }
 
-    fn keep(runtime: &Handle, keeper: impl Future<Output = ()> + Send + 'static) {
-        drop(Self::here_or(runtime).spawn(keeper));
+    fn keep(runtime: &Handle, keeper: Boxed<'static, ()>) {
+        // The runtime of the acquire may be over, and there may be none here.
+        drop(Self::runtime().as_ref().unwrap_or(runtime).spawn(keeper));
     }
 
-    fn settle(
-        engine: Arc<Engine<Self>>,
-        runtime: &Handle,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
+    fn settle(engine: &Engine<Self>, runtime: &Handle, work: Boxed<'static, ()>) {
         let left = engine.connections.left.subscribe();
-        drop(Self::here_or(runtime).spawn(async move {
+        let work = async move {
             work.await;
             drop(left);
-        }));
-    }
-}
-
-impl Tasks {
-    /// The runtime of the acquire may be over, and there may be none here.
-    fn here_or(runtime: &Handle) -> Handle {
-        Self::runtime().unwrap_or_else(|| runtime.clone())
+        };
+        Self::keep(runtime, Box::pin(work));
     }
 }
 
 /// All connections of a client.
 pub(crate) struct Connections {
-    to: To,
+    /// A server's is the client's or the program's.
+    servers: Servers<Own>,
     /// Where connections that listen or block are made, unless it is a cluster.
-    pub(super) source: Option<Source>,
+    source: Option<Source>,
     /// Where the program could keep the others from answering.
     owners: Option<Own>,
-    pub(super) hub: Arc<Hub>,
+    hub: Arc<Hub>,
     /// As many connections may block at a time.
-    pub(super) waiting: Semaphore,
-    pub(super) idle: Mutex<Vec<Own>>,
+    waiting: Semaphore,
+    idle: Mutex<Vec<Own>>,
     left: watch::Sender<()>,
 }
 
-enum To {
-    /// A server, by a connection of the client's or of the program's.
-    One(Own),
-    Cluster(Box<Nodes>),
-}
-
 impl Connections {
-    fn new(to: To, source: Option<Source>, hub: Arc<Hub>, options: &Options) -> Self {
+    fn new(
+        servers: Servers<Own>,
+        source: Option<Source>,
+        hub: Arc<Hub>,
+        options: &Options,
+    ) -> Self {
         let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
         Self {
-            to,
+            servers,
             source,
             owners: None,
             hub,
@@ -136,63 +148,38 @@ impl Connections {
         }
     }
 
-    pub(super) fn own(source: Source, options: &Options) -> Self {
-        let hub = Hub::new();
-        let server = Origin::Server(source.clone());
-        let own = Own::new(server, Some(hub.clone()));
-        Self::new(To::One(own), Some(source), hub, options)
-    }
-
-    /// Without a source a waiter asks again and again.
+    /// Without a client a waiter asks again and again.
     pub(super) fn borrowed(
         connection: impl SharedConnection,
-        source: Option<Source>,
+        client: Option<Client>,
         options: &Options,
     ) -> Self {
         let hub = Hub::new();
-        let program = Origin::Program(shared(connection));
-        let own = Own::new(program, Some(hub.clone()));
-        let owners = source.clone().map(Origin::Server);
-        let owners = owners.map(|origin| Own::new(origin, None));
+        let programs = Own::new(Origin::Program(shared(connection)), Some(hub.clone()));
+        let source = client.map(Source::Server);
         Self {
-            owners,
-            ..Self::new(To::One(own), source, hub, options)
+            owners: source.clone().map(Own::to),
+            ..Self::new(Servers::One(programs), source, hub, options)
         }
-    }
-
-    pub(super) fn cluster<A: IntoConnectionInfo>(
-        nodes: impl IntoIterator<Item = A>,
-        options: &Options,
-    ) -> Result<Self> {
-        let hub = Hub::new();
-        let nodes = Box::new(Nodes::new(nodes, hub.clone())?);
-        Ok(Self::new(To::Cluster(nodes), None, hub, options))
     }
 
     /// Whether it can hear of grants.
-    pub(super) fn hears(&self) -> bool {
-        self.source.is_some() || matches!(self.to, To::Cluster(_))
+    fn hears(&self) -> bool {
+        self.source.is_some() || matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// Sends commands that are answered at once. Returns the node that has answered, too.
-    pub(super) async fn send(
-        &self,
-        commands: &[Cmd],
-        time: Duration,
-    ) -> RedisResult<(Value, Node)> {
-        match &self.to {
-            To::One(own) => Ok((own.send(commands, time).await?, None)),
-            To::Cluster(nodes) => {
-                let (answer, node) = nodes.send(commands, time).await?;
-                Ok((answer, Some(node)))
+    /// Listens for a key at the server that has it, as far as is known, unless it does.
+    async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
+        match (&self.servers, &self.source) {
+            (Servers::Cluster(cluster), _) => {
+                let slot = slot_of(key);
+                let owner = cluster.owner(slot, time).await?;
+                let (source, node) = (cluster.source(&owner)?, Some(owner.clone()));
+                let listening = self.hub.ready(node, Some(tag_of(slot)), &source, time);
+                listening.await.inspect_err(|error| {
+                    cluster.learn_from(&owner, error);
+                })
             }
-        }
-    }
-
-    /// Listens for a key, unless it does.
-    pub(super) async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
-        match (&self.to, &self.source) {
-            (To::Cluster(nodes), _) => nodes.listen(key, time).await,
             (_, Some(source)) => self.hub.ready(None, None, source, time).await,
             (_, None) => Err((redis::ErrorKind::Client, "nothing listens").into()),
         }
@@ -202,12 +189,136 @@ impl Connections {
         self.left.closed().await;
         self.hub.close();
         locked(&self.idle).clear();
-        match &self.to {
-            To::One(own) => own.close().await,
-            To::Cluster(nodes) => nodes.cluster.close(),
+        match &self.servers {
+            Servers::One(own) => own.close().await,
+            Servers::Cluster(cluster) => cluster.close(),
         }
         if let Some(own) = &self.owners {
             own.close().await;
         }
     }
+}
+
+impl Engine<Tasks> {
+    async fn ask_in_the_best_way(&self, attempt: &mut Attempt<'_>) -> Verdict {
+        if self.support.is_fallback() || attempt.patience.is_over() {
+            return self.ask_once(attempt, Wait::No).await;
+        }
+        let connections = &self.connections;
+        let hears = self.support.notify() && connections.hears();
+        match &connections.source {
+            // A cancelled upgrade gives up its place and keeps its share. A release would end the
+            // share, and a request as a reader ends the place only while nobody listens there.
+            _ if attempt.lease.is_some() => self.ask_once(attempt, Wait::Keep).await,
+            // A free lock needs neither a subscription nor a connection that blocks.
+            _ if attempt.is_first && !(hears && connections.hub.is_up()) => {
+                self.ask_once(attempt, Wait::No).await
+            }
+            _ if hears => self.ask_notified(attempt).await,
+            Some(source) => self.ask_blocking(attempt, source).await,
+            None => self.ask_once(attempt, Wait::Keep).await,
+        }
+    }
+
+    /// Asks without waiting for longer than an answer takes.
+    async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
+        let question = attempt.question(wait);
+        let asking = self.connections.servers.send(question.batch(attempt.place));
+        let (answer, _) = asking.await;
+        attempt.verdict(&question, answer)
+    }
+
+    /// Asks with NOTIFY, and listens until something is heard, the subscription is lost or a slice
+    /// is over.
+    async fn ask_notified(&self, attempt: &mut Attempt<'_>) -> Verdict {
+        let slice = attempt.patience.bounded(self.options.slice);
+        let time = self.options.short_reach().max(PACE).min(slice);
+        let (start, time) = (Instant::now(), attempt.bounded(time));
+        let connections = &self.connections;
+        let subscribed = match connections.listen(attempt.place.key(), time).await {
+            Ok(subscribed) => subscribed,
+            Err(error) if cannot_listen(&error) => return self.without_notify(&error),
+            Err(error) => return attempt.has_failed(error, start),
+        };
+        // It listens before it asks.
+        let mut listener = connections.hub.listen(attempt.place);
+        let question = attempt.question(Wait::Notify(&subscribed.channel));
+        let asking = connections.servers.send(question.batch(attempt.place));
+        let (answer, node) = asking.await;
+        if let Err(error) = &answer
+            && is_notify_refused(error)
+        {
+            return self.without_notify(error);
+        }
+        match attempt.verdict(&question, answer) {
+            Verdict::Queued if node == subscribed.node => {}
+            // Another node has the slot by now, or another one answers while the slot moves.
+            Verdict::Queued => return Verdict::AskAgain(PACE),
+            verdict => return verdict,
+        }
+        let slice = attempt.patience.bounded(self.options.slice);
+        // With LINGER the wait ends with the connection that asked, and no message says so.
+        let slice = match self.options.linger {
+            Some(_) => slice.min(PACE.max(self.options.grace.div_f64(2.0))),
+            None => slice,
+        };
+        tokio::select! {
+            Ok(event) = listener.events.recv() => match event {
+                // It is a hint: a node that was the primary hears what the primary publishes.
+                Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
+                Event::Granted(fence) => {
+                    let sent = question.sent;
+                    Verdict::Granted(Grant { fence, sent })
+                }
+                Event::AskAgain(pause) => Verdict::AskAgain(pause),
+                Event::Cancelled => Verdict::Failed(Error::Cancelled),
+                Event::Deadlock => Verdict::Failed(Error::Deadlock(
+                    "the server refused the wait while it was going on".to_owned(),
+                )),
+            },
+            () = connections.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
+            // The answer to the next request tells what was missed.
+            () = sleep(slice) => Verdict::AskAgain(Duration::ZERO),
+        }
+    }
+
+    fn without_notify(&self, error: &RedisError) -> Verdict {
+        self.support
+            .is_without_notify(&self.options, &error.to_string());
+        Verdict::AskAgain(Duration::ZERO)
+    }
+
+    /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
+    /// them.
+    async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
+        let connections = &self.connections;
+        let time = attempt.patience.bounded(POLL);
+        let Ok(Ok(_permit)) = timeout(time, connections.waiting.acquire()).await else {
+            return self.ask_once(attempt, Wait::Keep).await;
+        };
+        let idle = locked(&connections.idle).pop();
+        let own = idle.unwrap_or_else(|| Own::to(source.clone()));
+        let question = attempt.question(Wait::Block);
+        // If this future is dropped here, the connection is closed, and the server ends the wait.
+        let answer = own.send(question.batch(attempt.place)).await;
+        let mut idle = locked(&connections.idle);
+        match &answer {
+            // The others are of the same server, and older.
+            Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
+            _ => idle.push(own),
+        }
+        attempt.verdict(&question, answer)
+    }
+}
+
+/// Whether the user has no right to listen, or what is between has no such connections.
+fn cannot_listen(error: &RedisError) -> bool {
+    let is_old = error.kind() == redis::ErrorKind::RESP3NotSupported;
+    is_old || is_refused(error) || is_unknown_command(error)
+}
+
+/// Whether the server or the user's rights have something against NOTIFY, which blocking does not
+/// need.
+fn is_notify_refused(error: &RedisError) -> bool {
+    is_refused(error) || has_code(error, &["CROSSSLOT"]) || names(error, "notify")
 }

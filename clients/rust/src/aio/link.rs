@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -14,51 +14,25 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::listener::Hub;
-use crate::driver::{Peer, answered, rest_for_answer};
 use crate::replies::is_to_leave;
+use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
 
-/// The time for a new connection. A server that is there accepts at once.
-pub(super) const CONNECT_TIME: Duration = Duration::from_secs(2);
-
-pub(super) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// The server that connections are made to: always the same, or the one that sentinels name at that
-/// moment.
-#[derive(Clone)]
-pub(super) struct Source(Arc<dyn Fn() -> Boxed<'static, RedisResult<Client>> + Send + Sync>);
-
-impl Source {
-    pub(super) fn new<F: Future<Output = RedisResult<Client>> + Send + 'static>(
-        find: impl Fn() -> F + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(move || Box::pin(find())))
+/// Makes a connection whose answers may take as long as they like, or one that listens.
+pub(super) async fn connect(
+    mut client: Client,
+    pushes: Option<mpsc::UnboundedSender<PushInfo>>,
+) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIME));
+    let mut config = config.set_response_timeout(pushes.as_ref().map(|_| CONNECT_TIME));
+    if let Some(pushes) = pushes {
+        let info = client.get_connection_info().clone();
+        let settings = info.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP3);
+        client = Client::open(info.set_redis_settings(settings))?;
+        config = config.set_push_sender(pushes);
     }
-
-    /// Makes a connection whose answers may take as long as they like, or one that listens.
-    pub(super) async fn connect(
-        &self,
-        pushes: Option<mpsc::UnboundedSender<PushInfo>>,
-    ) -> RedisResult<MultiplexedConnection> {
-        let mut client = (self.0)().await?;
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(CONNECT_TIME));
-        let mut config = config.set_response_timeout(None);
-        if let Some(pushes) = pushes {
-            let info = client.get_connection_info().clone();
-            let settings = info.redis_settings().clone();
-            let settings = settings.set_protocol(ProtocolVersion::RESP3);
-            client = Client::open(info.set_redis_settings(settings))?;
-            config = config.set_response_timeout(Some(CONNECT_TIME));
-            config = config.set_push_sender(pushes);
-        }
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        within(CONNECT_TIME, connecting).await
-    }
-}
-
-impl From<Client> for Source {
-    fn from(client: Client) -> Self {
-        Self::new(move || std::future::ready(Ok(client.clone())))
-    }
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    within(CONNECT_TIME, connecting).await
 }
 
 /// Sends commands together, as `answered` says, over a connection that tasks share.
@@ -75,17 +49,12 @@ pub(super) enum Origin {
 /// A shared connection, made anew after a failure.
 pub(super) struct Own {
     from: Origin,
-    current: Mutex<Current>,
+    current: Mutex<Option<Shared>>,
+    /// The one before was refused or cut.
+    has_left: AtomicBool,
     /// Is told when a connection takes the place of one that was refused or cut, as it may be to
     /// another server. A busy server is only late: those that wait must not all ask it again.
     hub: Option<Arc<Hub>>,
-}
-
-#[derive(Default)]
-struct Current {
-    connection: Option<Shared>,
-    /// The one before was refused or cut.
-    has_left: bool,
 }
 
 impl Own {
@@ -93,60 +62,80 @@ impl Own {
         Self {
             from,
             current: Mutex::default(),
+            has_left: AtomicBool::new(false),
             hub,
         }
     }
 
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
     async fn connection(&self, time: Duration) -> RedisResult<Shared> {
+        let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
         let connecting = async {
             // One task connects, and the others wait for it.
             let mut current = self.current.lock().await;
-            if let Some(connection) = &current.connection {
+            if let Some(connection) = &*current {
                 return Ok(connection.clone());
             }
             let connection = match &self.from {
-                Origin::Server(source) => shared(source.connect(None).await?),
+                Origin::Server(source) => {
+                    shared(connect(source.client::<Self>(time).await?, None).await?)
+                }
                 Origin::Program(shared) => shared.clone(),
             };
-            if std::mem::take(&mut current.has_left)
+            if self.has_left.swap(false, Relaxed)
                 && let Some(hub) = &self.hub
             {
                 hub.connect_anew(&None);
             }
-            current.connection = Some(connection.clone());
+            *current = Some(connection.clone());
             Ok(connection)
         };
-        within(time.clamp(Duration::from_secs(1), CONNECT_TIME), connecting).await
+        within(time, connecting).await
     }
 
     pub(super) async fn close(&self) {
-        self.current.lock().await.connection = None;
+        *self.current.lock().await = None;
     }
 }
 
 impl Peer for Own {
-    fn of(client: Client) -> Self {
-        Self::new(Origin::Server(client.into()), None)
+    type Turn = Mutex<()>;
+
+    fn to(source: Source) -> Self {
+        Self::new(Origin::Server(source), None)
     }
 
-    async fn send(&self, commands: &[Cmd], time: Duration) -> RedisResult<Value> {
-        let start = Instant::now();
-        let connection = self.connection(time).await?;
-        let time = rest_for_answer(start, time);
-        let answer = within(time, connection(commands)).await;
-        if let Err(error) = &answer
-            && is_to_leave(error)
-        {
-            let mut current = self.current.lock().await;
-            let present = current.connection.as_ref();
-            if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
-                // A server that is no longer primary is not asked again: a new one asks who is.
-                current.connection = None;
-                current.has_left |= !error.is_timeout();
+    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let connection = self.connection(batch.time).await?;
+            let time = rest_for_answer(start, batch.time);
+            let answer = within(time, connection(batch.commands)).await;
+            if let Err(error) = &answer
+                && is_to_leave(error)
+            {
+                let mut current = self.current.lock().await;
+                let present = current.as_ref();
+                if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
+                    // A server that is no longer primary is not asked again: a new one asks who is.
+                    *current = None;
+                    self.has_left.fetch_or(!error.is_timeout(), Relaxed);
+                }
             }
-        }
-        answer
+            answer
+        })
+    }
+
+    async fn alone<T: Send>(
+        turn: &Mutex<()>,
+        time: Duration,
+        work: impl Future<Output = RedisResult<T>> + Send,
+    ) -> RedisResult<T> {
+        let waiting = async {
+            let _turn = turn.lock().await;
+            work.await
+        };
+        within(time, waiting).await
     }
 }
 

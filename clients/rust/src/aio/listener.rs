@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, mpsc, watch};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, broadcast, mpsc, watch};
 use tokio::time::timeout;
 
-use super::link::{Source, within};
-use crate::attempt::PACE;
+use super::link::{Own, connect, within};
+use crate::acquire::PACE;
 use crate::command::Place;
 use crate::driver::locked;
-use crate::info::Address;
 use crate::replies::is_unanswered;
+use crate::server::{Address, CONNECT_TIME, Source};
 
 /// The time without a message after which the connection is asked whether it still lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ pub(super) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
     /// More than one at a place only where a token of the caller's own is used twice.
-    listeners: Mutex<HashMap<Heard, Vec<mpsc::UnboundedSender<Event>>>>,
+    listeners: Mutex<HashMap<Heard, broadcast::Sender<Event>>>,
     /// Those that may live.
     lines: Mutex<HashMap<Node, Arc<Line>>>,
     /// How many subscriptions have ended. Their waiters ask again.
@@ -51,8 +51,9 @@ pub(super) struct Hub {
 
 /// The connection that listens to a node, and what it has subscribed to. One task connects or
 /// subscribes, and the others wait for it.
-#[derive(Default)]
 struct Line {
+    hub: Weak<Hub>,
+    node: Node,
     connection: OnceCell<MultiplexedConnection>,
     channels: AsyncMutex<HashSet<String>>,
     /// The last one to connect.
@@ -90,16 +91,16 @@ impl Hub {
         };
         // What ends from now on ends this one.
         let number = *self.ends.borrow();
-        let line = locked(&self.lines).entry(node.clone()).or_default().clone();
+        let line = self.line(&node);
         let subscribing = async {
-            let connecting = || self.connect(&node, &line, source);
+            let connecting = || line.connect(source);
             let mut connection = line.connection.get_or_try_init(connecting).await?.clone();
             let mut channels = line.channels.lock().await;
             if !channels.contains(&channel) {
                 let mut subscribe = redis::cmd(subscribe);
                 let answer = subscribe.arg(&channel).exec_async(&mut connection).await;
                 if answer.as_ref().is_err_and(RedisError::is_io_error) {
-                    self.end(&node, &line);
+                    self.end(&line);
                 }
                 answer?;
                 channels.insert(channel.clone());
@@ -114,28 +115,18 @@ impl Hub {
         })
     }
 
-    async fn connect(
-        self: &Arc<Self>,
-        node: &Node,
-        line: &Arc<Line>,
-        source: &Source,
-    ) -> RedisResult<MultiplexedConnection> {
-        match &*locked(&line.failure) {
-            Some((when, error)) if when.elapsed() < PAUSE => return Err(error.clone()),
-            _ => {}
-        }
-        let (sender, pushes) = mpsc::unbounded_channel();
-        let connecting = source.connect(Some(sender)).await;
-        let connection = connecting.inspect_err(|error| {
-            *locked(&line.failure) = Some((Instant::now(), error.clone()));
-        })?;
-        let hearing = Hearing {
-            hub: Arc::downgrade(self),
-            node: node.clone(),
-            line: Arc::downgrade(line),
+    fn line(self: &Arc<Self>, node: &Node) -> Arc<Line> {
+        let new = || {
+            Arc::new(Line {
+                hub: Arc::downgrade(self),
+                node: node.clone(),
+                connection: OnceCell::new(),
+                channels: AsyncMutex::default(),
+                failure: Mutex::default(),
+            })
         };
-        tokio::spawn(hearing.run(pushes));
-        Ok(connection)
+        let mut lines = locked(&self.lines);
+        lines.entry(node.clone()).or_insert_with(new).clone()
     }
 
     /// Returns when a subscription has ended since that number.
@@ -154,18 +145,16 @@ impl Hub {
         let line = locked(&self.lines).get(node).cloned();
         // One that is being made is new.
         if let Some(line) = line.filter(|line| line.connection.initialized()) {
-            self.end(node, &line);
+            self.end(&line);
         }
     }
 
     /// The connection is over. Those that wait by it ask again.
-    fn end(&self, node: &Node, line: &Arc<Line>) {
+    fn end(&self, line: &Arc<Line>) {
         let mut lines = locked(&self.lines);
-        if lines
-            .get(node)
-            .is_some_and(|other| Arc::ptr_eq(line, other))
-        {
-            lines.remove(node);
+        let present = lines.get(&line.node);
+        if present.is_some_and(|present| Arc::ptr_eq(line, present)) {
+            lines.remove(&line.node);
             self.subscribe_anew();
         }
     }
@@ -174,9 +163,11 @@ impl Hub {
     /// tells the same.
     pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
         let place = (place.key().to_vec(), place.token.clone());
-        let (sender, events) = mpsc::unbounded_channel();
         let mut listeners = locked(&self.listeners);
-        listeners.entry(place.clone()).or_default().push(sender);
+        let sender = listeners
+            .entry(place.clone())
+            .or_insert_with(|| broadcast::Sender::new(8));
+        let events = sender.subscribe();
         drop(listeners);
         Listener {
             hub: self.clone(),
@@ -190,7 +181,7 @@ impl Hub {
         let Some((place, event)) = read(payload) else {
             return tracing::warn!("a message on the channel of locks could not be read");
         };
-        for sender in locked(&self.listeners).get(&place).into_iter().flatten() {
+        if let Some(sender) = locked(&self.listeners).get(&place) {
             // One that is about to go has no use for it.
             let _ = sender.send(event);
         }
@@ -204,36 +195,45 @@ impl Hub {
 }
 
 impl Line {
-    /// Whether the server answers, be it that the user has no right to ask so.
-    async fn is_alive(&self) -> bool {
-        let Some(mut connection) = self.connection.get().cloned() else {
-            return true;
+    async fn connect(self: &Arc<Self>, source: &Source) -> RedisResult<MultiplexedConnection> {
+        match &*locked(&self.failure) {
+            Some((when, error)) if when.elapsed() < PAUSE => return Err(error.clone()),
+            _ => {}
+        }
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let connecting = async {
+            let client = source.client::<Own>(CONNECT_TIME).await?;
+            connect(client, Some(sender)).await
         };
-        let answer = redis::cmd("PING").exec_async(&mut connection).await;
-        !answer.is_err_and(|error| is_unanswered(&error))
+        let connection = connecting.await.inspect_err(|error| {
+            *locked(&self.failure) = Some((Instant::now(), error.clone()));
+        })?;
+        tokio::spawn(Hearing(Arc::downgrade(self)).run(pushes));
+        Ok(connection)
     }
 }
 
 /// Hears what a server pushes, until its connection, the hub or the runtime is gone.
-struct Hearing {
-    hub: Weak<Hub>,
-    node: Node,
-    line: Weak<Line>,
-}
+struct Hearing(Weak<Line>);
 
 impl Drop for Hearing {
     fn drop(&mut self) {
-        if let (Some(hub), Some(line)) = (self.hub.upgrade(), self.line.upgrade()) {
-            hub.end(&self.node, &line);
+        if let Some((hub, line)) = self.ends() {
+            hub.end(&line);
         }
     }
 }
 
 impl Hearing {
+    fn ends(&self) -> Option<(Arc<Hub>, Arc<Line>)> {
+        let line = self.0.upgrade()?;
+        Some((line.hub.upgrade()?, line))
+    }
+
     async fn run(self, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
         loop {
             let push = timeout(HEARTBEAT, pushes.recv()).await;
-            let (Some(hub), Some(line)) = (self.hub.upgrade(), self.line.upgrade()) else {
+            let Some((hub, line)) = self.ends() else {
                 return;
             };
             match push {
@@ -253,8 +253,16 @@ impl Hearing {
                 },
                 Ok(None) => return,
                 // A connection that a firewall has forgotten ends without a word.
-                Err(_) if line.is_alive().await => {}
-                Err(_) => return,
+                Err(_) => {
+                    let Some(mut connection) = line.connection.get().cloned() else {
+                        continue;
+                    };
+                    // The user may have no right to ask so.
+                    let answer = redis::cmd("PING").exec_async(&mut connection).await;
+                    if answer.is_err_and(|error| is_unanswered(&error)) {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -264,18 +272,16 @@ impl Hearing {
 pub(super) struct Listener {
     hub: Arc<Hub>,
     place: Heard,
-    pub(super) events: mpsc::UnboundedReceiver<Event>,
+    pub(super) events: broadcast::Receiver<Event>,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.events.close();
         let mut listeners = locked(&self.hub.listeners);
-        if let Some(senders) = listeners.get_mut(&self.place) {
-            senders.retain(|sender| !sender.is_closed());
-            if senders.is_empty() {
-                listeners.remove(&self.place);
-            }
+        let sender = listeners.get(&self.place);
+        // This one is the last.
+        if sender.is_some_and(|sender| sender.receiver_count() == 1) {
+            listeners.remove(&self.place);
         }
     }
 }
@@ -293,14 +299,11 @@ pub(super) enum Event {
 /// Reads a message of the module's, and the place that it is about. Keys and tokens are any bytes,
 /// spaces and line breaks included.
 fn read(message: &[u8]) -> Option<(Heard, Event)> {
-    let (event, rest) = word(message)?;
-    let (fence, rest) = number(rest)?;
-    let (length, rest) = number(rest)?;
-    let (key, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    let token = rest.strip_prefix(b" ")?;
-    if token.is_empty() {
-        return None;
-    }
+    let mut words = message.splitn(4, |&byte| byte == b' ');
+    let (event, fence) = (words.next()?, number(words.next()?)?);
+    let length = usize::try_from(number(words.next()?)?).ok()?;
+    let (key, rest) = words.next()?.split_at_checked(length)?;
+    let token = rest.strip_prefix(b" ").filter(|token| !token.is_empty())?;
     let event = match event {
         b"granted" if fence > 0 => Event::Granted(fence),
         b"granted" => return None,
@@ -313,18 +316,9 @@ fn read(message: &[u8]) -> Option<(Heard, Event)> {
     Some(((key.to_vec(), token.to_vec()), event))
 }
 
-/// The bytes up to the next space, and what is behind it.
-fn word(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let space = bytes.iter().position(|&byte| byte == b' ')?;
-    let (word, rest) = bytes.split_at_checked(space)?;
-    Some((word, rest.get(1..)?))
-}
-
-fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let (digits, rest) = word(bytes)?;
+fn number(digits: &[u8]) -> Option<u64> {
     // `parse` would take a sign.
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some((std::str::from_utf8(digits).ok()?.parse().ok()?, rest))
+    let are_digits = digits.iter().all(u8::is_ascii_digit);
+    let digits = are_digits.then(|| std::str::from_utf8(digits));
+    digits?.ok()?.parse().ok()
 }

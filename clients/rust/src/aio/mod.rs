@@ -43,26 +43,19 @@
 //! A client belongs to no runtime: each call uses the one that it is awaited in, and connections that
 //! have ended with another one are made anew.
 
-mod cluster;
 mod driver;
 mod link;
 mod listener;
-#[cfg(feature = "sentinel")]
-mod sentinel;
-mod waiting;
 
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, FromRedisValue, IntoConnectionInfo, ToSingleRedisArg};
+use redis::{Client, FromRedisValue, ToSingleRedisArg};
 
-use crate::attempt::Patience;
+use crate::acquire::Patience;
 use crate::error::{Error, Result};
-use crate::info::unnamed;
 use crate::options::Options;
 use driver::Connections;
-#[cfg(feature = "sentinel")]
-use link::Source;
 
 pub use driver::{SharedConnection, Tasks};
 
@@ -84,20 +77,6 @@ pub type Guard = crate::guard::Guard<Tasks>;
 pub type KeepAlive = crate::keeper::KeepAlive<Tasks>;
 
 impl LockClient {
-    /// Makes a client of the server at an address. It connects when the first command is sent.
-    ///
-    /// It does not send CLIENT SETINFO. A `redis::Client` that [`LockClient::new`] gets may do so.
-    pub fn open(address: impl IntoConnectionInfo, options: Options) -> Result<Self> {
-        Self::new(Client::open(unnamed(address)?)?, options)
-    }
-
-    /// Makes a client with connections of its own: one that all tasks share, and one that listens
-    /// for grants.
-    pub fn new(client: Client, options: Options) -> Result<Self> {
-        let connections = Connections::own(client.into(), &options);
-        Ok(Self::with(connections, options))
-    }
-
     /// Makes a client that asks for locks over the program's connection. `client` makes the one that
     /// listens, and the one that renews and releases: whatever the program does with its own.
     ///
@@ -108,7 +87,7 @@ impl LockClient {
     /// # async fn example() -> redis_lock_client::Result<()> {
     /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
     /// let connection = client.get_connection_manager().await?;
-    /// let locks = LockClient::with_connection(client, connection, Options::default())?;
+    /// let locks = LockClient::with_connection(client, connection, Options::default());
     /// # Ok(())
     /// # }
     /// ```
@@ -116,63 +95,18 @@ impl LockClient {
         client: Client,
         connection: impl SharedConnection,
         options: Options,
-    ) -> Result<Self> {
-        let connections = Connections::borrowed(connection, Some(client.into()), &options);
-        Ok(Self::with(connections, options))
+    ) -> Self {
+        let connections = Connections::borrowed(connection, Some(client), &options);
+        Self::with(connections, options)
     }
 
     /// Makes a client that has the program's connection only.
     ///
     /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
     /// meanwhile. Renewals wait for what else the program sends.
-    pub fn polling(connection: impl SharedConnection, options: Options) -> Result<Self> {
+    pub fn polling(connection: impl SharedConnection, options: Options) -> Self {
         let connections = Connections::borrowed(connection, None, &options);
-        Ok(Self::with(connections, options))
-    }
-
-    /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
-    ///
-    /// ```no_run
-    /// # use redis_lock_client::{Options, Sentinel, aio::LockClient};
-    /// # async fn example() -> redis_lock_client::Result<()> {
-    /// let sentinel = Sentinel::new(["redis://10.0.0.1:26379", "redis://10.0.0.2:26379"], "locks")?;
-    /// let locks = LockClient::sentinel(sentinel, Options::default())?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "sentinel")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
-    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Result<Self> {
-        let source = Source::new(move || sentinel::primary(sentinel.clone()));
-        let connections = Connections::own(source, &options);
-        Ok(Self::with(connections, options.with_failover()))
-    }
-
-    /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
-    /// its key. A waiter follows its slot and a failover with its token.
-    ///
-    /// Credentials and TLS are those of the first address, for all nodes. It listens on a shard
-    /// channel for each slot that is waited for. Where that is not possible a waiter asks again
-    /// every 50 ms.
-    ///
-    /// ```no_run
-    /// # use redis_lock_client::{Options, aio::LockClient};
-    /// # async fn example() -> redis_lock_client::Result<()> {
-    /// let nodes = ["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"];
-    /// let locks = LockClient::cluster(nodes, Options::default())?;
-    /// // The keys of several locks need one slot, so they share what is in braces.
-    /// let both = locks.multi_lock(["{stock}:7", "{stock}:8"]).lock().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "cluster-async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "cluster-async")))]
-    pub fn cluster<A: IntoConnectionInfo>(
-        nodes: impl IntoIterator<Item = A>,
-        options: Options,
-    ) -> Result<Self> {
-        let connections = Connections::cluster(nodes, &options)?;
-        Ok(Self::with(connections, options.with_failover()))
+        Self::with(connections, options)
     }
 
     /// Waits until all is released that dropped guards and futures have left, and closes the

@@ -1,0 +1,141 @@
+//! Servers: their addresses, and how commands are sent to them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, Value};
+
+use crate::cluster::Cluster;
+
+/// The time for a new connection. A server that is there accepts at once.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
+
+/// A future whose type stays short, as those of a program's own must.
+pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The host and the port of a server.
+pub(crate) type Address = (String, u16);
+
+/// Commands that are sent together, once. Those of one slot, in a cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    /// Leads to the node of a cluster.
+    pub(crate) key: &'a [u8],
+    pub(crate) commands: &'a [Cmd],
+    /// The longest time for all the answers. Connecting is part of it, as far as `rest_for_answer`
+    /// says.
+    pub(crate) time: Duration,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn of(key: &'a [u8], commands: &'a [Cmd], time: Duration) -> Self {
+        Self {
+            key,
+            commands,
+            time,
+        }
+    }
+}
+
+/// What connects to one server.
+pub(crate) trait Peer: Send + Sync + Sized {
+    /// What one of those that `alone` is for has at a time.
+    type Turn: Default + Send + Sync;
+
+    fn to(source: Source) -> Self;
+
+    /// Sends commands that are answered at once. The answer is that of `answered`.
+    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
+
+    /// Does what one should do at a time, for callers that can wait for each other. Those before it may
+    /// take their time, too.
+    fn alone<T: Send>(
+        _turn: &Self::Turn,
+        _time: Duration,
+        work: impl Future<Output = RedisResult<T>> + Send,
+    ) -> impl Future<Output = RedisResult<T>> + Send {
+        work
+    }
+}
+
+/// The server that connections are made to.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// Always the same.
+    Server(Client),
+    /// The one that sentinels name at that moment.
+    #[cfg(feature = "sentinel")]
+    Sentinel(crate::Sentinel),
+}
+
+impl Source {
+    pub(crate) async fn client<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
+        match self {
+            Self::Server(client) => Ok(client.clone()),
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(sentinel) => sentinel.primary::<P>(time).await,
+        }
+    }
+}
+
+/// The server, or the nodes of a cluster, by connections that are used for what is answered at once.
+pub(crate) enum Servers<P: Peer> {
+    One(P),
+    Cluster(Box<Cluster<P>>),
+}
+
+impl<P: Peer> Servers<P> {
+    /// Sends commands as `Peer::send` does. Returns the node of a cluster that has answered, too.
+    pub(crate) async fn send(&self, batch: Batch<'_>) -> (RedisResult<Value>, Option<Address>) {
+        match self {
+            Self::One(server) => (server.send(batch).await, None),
+            Self::Cluster(cluster) => cluster.send(batch).await,
+        }
+    }
+}
+
+/// An address whose connections do not tell the server the name of their library.
+///
+/// redis-rs waits for the answer to that, so a silent server takes the time of another one.
+pub(crate) fn unnamed(address: impl IntoConnectionInfo) -> RedisResult<ConnectionInfo> {
+    let info = address.into_connection_info()?;
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Ok(info.set_redis_settings(settings))
+}
+
+/// The same connection to another server.
+pub(crate) fn with_address(like: &ConnectionInfo, address: &Address) -> ConnectionInfo {
+    let mut addr = like.addr().clone();
+    if let ConnectionAddr::TcpTls { host, port, .. } = &mut addr {
+        (*host, *port) = address.clone();
+    } else {
+        addr = ConnectionAddr::Tcp(address.0.clone(), address.1);
+    }
+    like.clone().set_addr(addr)
+}
+
+/// A word of an answer.
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The answer to one command, an array of the answers to several, or the first error of them.
+pub(crate) fn answered(mut answers: Vec<Value>) -> RedisResult<Value> {
+    let answer = match answers.len() {
+        1 => answers.pop().unwrap_or(Value::Nil),
+        _ => Value::Array(answers),
+    };
+    answer.extract_error()
+}
+
+/// The time left for an answer after connecting since `start`: at least half of `time`, or a slow
+/// connection would never be of use.
+pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
+    let half = time.checked_div(2).unwrap_or(time);
+    time.saturating_sub(start.elapsed()).max(half)
+}

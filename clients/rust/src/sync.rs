@@ -1,0 +1,299 @@
+//! Locks over blocking connections.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use redis_lock_client::{Options, sync::LockClient};
+//!
+//! # fn main() -> redis_lock_client::Result<()> {
+//! let locks = LockClient::open("redis://127.0.0.1:6379", Options::default())?;
+//!
+//! let lock = locks.lock("stock:7").with_ttl(Duration::from_secs(10));
+//! if let Some(guard) = lock.lock_timeout(Duration::from_secs(5))? {
+//!     let keep_alive = guard.keep_alive();
+//!     while work_is_left() && !guard.is_lost() {
+//!         work(guard.fence());
+//!     }
+//!     drop(keep_alive);
+//!     guard.unlock()?;
+//! }
+//!
+//! let page = locks.rwlock("page:7");
+//! let reader = page.read()?; // any number at once; a waiting writer goes first
+//! drop(reader); // releases, too, but cannot say if the hold was lost
+//! # Ok(())
+//! # }
+//! # fn work_is_left() -> bool { false }
+//! # fn work(_: u64) {}
+//! ```
+//!
+//! # Waiting
+//!
+//! Each thread that waits has a connection of its own, which blocks in the server for one slice at
+//! a time. The token, and with it the place in the queue, is the same for all slices and
+//! connections. A client that gives up releases its place. Renewals and releases never wait for a
+//! connection that waits.
+
+use std::fmt;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use redis::{
+    Cmd, Connection, ConnectionInfo, FromRedisValue, RedisResult, ToSingleRedisArg, Value,
+};
+
+use crate::acquire::{Attempt, Patience, Verdict, Wait};
+use crate::cluster::Cluster;
+use crate::driver::{Driver, Engine, locked};
+use crate::error::{Error, Result};
+use crate::locks::Returns;
+use crate::options::Options;
+use crate::replies::{is_demoted, is_to_leave, is_unanswered};
+use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Servers, Source, answered, rest_for_answer};
+
+/// Makes locks. One client serves all threads of a program, and a clone is the same client.
+pub type LockClient = crate::locks::LockClient<Blocking>;
+/// An exclusive lock. It holds nothing itself: what is held is the [`Guard`].
+pub type Lock = crate::locks::Lock<Blocking>;
+/// A reader-writer lock. It holds nothing itself: what is held is the [`Guard`].
+pub type RwLock = crate::locks::RwLock<Blocking>;
+/// A lock that a number of guards hold at a time.
+pub type Semaphore = crate::locks::Semaphore<Blocking>;
+/// Several locks as one.
+pub type MultiLock = crate::locks::MultiLock<Blocking>;
+/// A value that one of all callers makes.
+pub type Once = crate::once::Once<Blocking>;
+/// A hold on a lock. Dropping it releases the lock.
+pub type Guard = crate::guard::Guard<Blocking>;
+/// Renews a hold in a thread of its own until it is dropped. Its drop releases nothing.
+pub type KeepAlive = crate::keeper::KeepAlive<Blocking>;
+
+impl LockClient {
+    /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
+    /// not run here. It does not wait.
+    ///
+    /// The lock is held for `at_most`, and not renewed: a job that takes longer may run twice. The
+    /// lock is released after the job, also if that panics. But it is held until `at_least` has
+    /// passed since the grant, by the server's clock.
+    pub fn run_once<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        at_most: Duration,
+        at_least: Duration,
+        job: impl FnOnce(&Guard) -> T,
+    ) -> Result<Option<T>> {
+        let job = async |guard: &Guard| job(guard);
+        now(self.run(key.as_ref(), (at_most, at_least), job))
+    }
+}
+
+impl Once {
+    /// Returns the value, made by `make` or by another caller.
+    ///
+    /// An error of `make` goes to its own caller. The errors of this crate become one of the same type.
+    /// [`Error::InProgress`] if there is no value in time,
+    /// [`Error::ModuleMissing`] on a server without LOCK.ONCE.
+    /// `make` gets the guard of the lock: write with its fence, and stop when it is lost.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redis_lock_client::{Options, sync::LockClient};
+    /// # use std::time::Duration;
+    /// # fn render(_: u32) -> Result<String, std::io::Error> { Ok(String::new()) }
+    /// # let locks = LockClient::open("redis://127.0.0.1:6379", Options::default())?;
+    /// let page = locks.once("page:7").with_keep(Duration::from_secs(60));
+    /// let html: String = page.get_or_make(|_| Ok::<_, Box<dyn std::error::Error>>(render(7)?))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_or_make<T, E>(
+        &self,
+        make: impl FnOnce(&Guard) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E>
+    where
+        T: ToSingleRedisArg + FromRedisValue,
+        E: From<Error> + fmt::Debug,
+    {
+        now(self.value(async |guard| make(guard)))
+    }
+}
+
+impl KeepAlive {
+    /// Waits until the hold is over or released, `timeout` at most. True if it is over or released.
+    pub fn wait_lost(&self, timeout: Duration) -> bool {
+        now(self.lease.lost::<Blocking>(Patience::of(timeout)))
+    }
+}
+
+/// The number of connections that are kept for the next command.
+const MAX_IDLE: usize = 64;
+
+/// Marks what blocks, as in [`Guard`].
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+/// The thread that waits for a future.
+struct Waits(Thread);
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+thread_local! {
+    /// A change of a lease wakes a thread once, however often it has waited for that.
+    static WAKER: Waker = Arc::new(Waits(thread::current())).into();
+}
+
+/// What a future comes to before `end`.
+fn before<T>(end: Instant, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    // A guard may be dropped with its thread.
+    let waker = WAKER.try_with(Waker::clone);
+    let waker = waker.unwrap_or_else(|_| Waker::noop().clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return Some(done);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        thread::park_timeout(left);
+    }
+}
+
+/// The result of a future over `Blocking`, which is never pending.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    loop {
+        if let Some(done) = before(Instant::now(), future.as_mut()) {
+            return done;
+        }
+    }
+}
+
+impl Returns for Blocking {
+    type Done<'a, T: 'a> = T;
+}
+
+impl Driver for Blocking {
+    type Connections = Servers<Pool>;
+    type Runtime = ();
+
+    const BLOCKS: bool = true;
+
+    fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> T {
+        now(work)
+    }
+
+    fn runtime() -> Option<()> {
+        Some(())
+    }
+
+    fn to(source: Source, _: &Options) -> Servers<Pool> {
+        Servers::One(Pool::to(source))
+    }
+
+    fn to_cluster(nodes: Vec<ConnectionInfo>, _: &Options) -> Result<Servers<Pool>> {
+        let cluster = Cluster::new(nodes, |_, _, _| {})?;
+        Ok(Servers::Cluster(Box::new(cluster)))
+    }
+
+    fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(async move { engine.connections.send(batch).await.0 })
+    }
+
+    fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict> {
+        Box::pin(async move {
+            let question = attempt.question(Wait::Block);
+            let answer = Self::send(engine, question.batch(attempt.place)).await;
+            attempt.verdict(&question, answer)
+        })
+    }
+
+    async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
+        let now = Instant::now();
+        before(now.checked_add(time).unwrap_or(now), pin!(future))
+    }
+
+    fn keep((): &(), keeper: Boxed<'static, ()>) {
+        let started = thread::Builder::new()
+            .name("redis-lock keep-alive".to_owned())
+            .spawn(move || now(keeper));
+        if let Err(error) = started {
+            // The lease ends by itself then, and `is_lost` says so.
+            tracing::error!(%error, "nothing renews a lock");
+        }
+    }
+
+    fn settle(_: &Engine<Self>, (): &(), work: Boxed<'static, ()>) {
+        now(work);
+    }
+}
+
+/// As many connections as threads use at a time.
+pub(crate) struct Pool {
+    source: Source,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Peer for Pool {
+    type Turn = ();
+
+    fn to(source: Source) -> Self {
+        let idle = Mutex::default();
+        Self { source, idle }
+    }
+
+    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let idle = locked(&self.idle).pop();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => {
+                    // However long the command itself may take.
+                    let time = batch.time.min(CONNECT_TIME);
+                    let client = self.source.client::<Self>(time).await?;
+                    client.get_connection_with_timeout(time)?
+                }
+            };
+            let answer = ask(
+                &mut connection,
+                batch.commands,
+                rest_for_answer(start, batch.time),
+            );
+            let mut idle = locked(&self.idle);
+            match &answer {
+                // The others are of the same server, and older. A new one asks who is primary.
+                Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
+                Err(error) if is_to_leave(error) => {}
+                _ if idle.len() < MAX_IDLE => idle.push(connection),
+                _ => {}
+            }
+            answer
+        })
+    }
+}
+
+/// Sends commands together, and waits for each answer, `timeout` at most. A late one would be taken
+/// for the next one's.
+fn ask(connection: &mut Connection, commands: &[Cmd], timeout: Duration) -> RedisResult<Value> {
+    connection.set_write_timeout(Some(timeout))?;
+    connection.set_read_timeout(Some(timeout))?;
+    let packed: Vec<_> = commands.iter().map(Cmd::get_packed_command).collect();
+    connection.send_packed_command(&packed.concat())?;
+    let answers = commands.iter().map(|_| {
+        loop {
+            match connection.recv_response()? {
+                Value::Push { .. } => {}
+                answer => return Ok(answer),
+            }
+        }
+    });
+    answered(answers.collect::<RedisResult<_>>()?)
+}
