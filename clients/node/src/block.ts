@@ -1,7 +1,7 @@
 import { performance } from "node:perf_hooks";
 import type { Command, Node } from "./driver.js";
 import type { Request } from "./request.js";
-import { type Answer, LATE_MS, type Waiter, type Waiting, type Wire, type Wires } from "./wire.js";
+import { type Answer, LATE_MS, type Waiter, type Wire, type Wires } from "./wire.js";
 
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom implements Waiter {
@@ -28,7 +28,7 @@ export class WaitingRoom implements Waiter {
    * Asks with BLOCK. A connection that does not answer soon after its time is given up. A wait that the caller has ended is answered when
    * its place is released.
    */
-  async ask({ keys: [key] }: Request, command: Command, { ms }: Waiting): Promise<Answer> {
+  async ask({ keys: [key] }: Request, command: Command, ms: number): Promise<Answer> {
     const end = performance.now() + ms;
     const wire = await this.wires.of(key!, (node) => this.#lend(node));
     // BLOCK 0 would wait for ever.

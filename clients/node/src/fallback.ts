@@ -1,4 +1,4 @@
-import { ModuleMissingError } from "./errors.js";
+import { LockError } from "./errors.js";
 import type { Request } from "./request.js";
 
 /** Only the owner's: after the end of a lease the key may be another's, and of another type. */
@@ -27,8 +27,7 @@ export function checkString(request: Request): void {
   if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
 }
 
-export function unavailable(what: string): ModuleMissingError {
-  return new ModuleMissingError(
-    `${what} is not available in the fallback: the server has no redis-lock module`,
-  );
+export function unavailable(what: string): LockError {
+  const text = `${what} is not available in the fallback: the server has no redis-lock module`;
+  return new LockError("ERR_LOCK_NO_MODULE", text);
 }

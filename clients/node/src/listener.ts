@@ -5,8 +5,8 @@ import { warn } from "./errors.js";
 import { isNotifyRefused } from "./replies.js";
 import type { Request } from "./request.js";
 import { slotOf, tagOfSlot } from "./slot.js";
-import { LATE, whenAborted, within } from "./timer.js";
-import { type Answer, LATE_MS, oneOfEach, type Waiter, type Waiting, type Wire, type Wires } from "./wire.js";
+import { type End, LATE, whenAborted, within } from "./timer.js";
+import { type Answer, LATE_MS, oneOfEach, type Waiter, type Wire, type Wires } from "./wire.js";
 
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
@@ -40,9 +40,9 @@ export class Listener implements Waiter {
 
   constructor(private readonly wires: Wires) {}
 
-  async ask(request: Request, command: Command, waiting: Waiting): Promise<Answer> {
+  async ask(request: Request, command: Command, ms: number, end: End): Promise<Answer> {
     try {
-      return await this.#ask(request, command, waiting);
+      return await this.#ask(request, command, ms, end);
     } catch (error) {
       if (!isNotifyRefused(error)) throw error;
       const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
@@ -53,49 +53,41 @@ export class Listener implements Waiter {
     }
   }
 
-  async #ask({ keys, token }: Request, command: Command, { ms, end }: Waiting): Promise<Answer> {
-    const { life, driver } = this.wires;
+  async #ask({ keys, token }: Request, command: Command, ms: number, end: End): Promise<Answer> {
+    const { wires } = this;
     const key = keys[0]!;
     // As it comes back from the server, where it is UTF-8.
     const name = `${Buffer.from(key).toString()} ${token}`;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
-    while (left() > 0) {
-      for (const each of [life, end]) each.throwIfAborted();
-      const subscribing = within(Math.min(left() / 2, READY_MS), this.#subscribed(key), LATE);
-      const ready = await subscribing.catch((error) =>
-        error.message === LATE ? undefined : Promise.reject(error),
-      );
-      const wire = await (ready ? this.wires.to(ready.ear.node) : this.wires.of(key));
-      if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
-      const { ear, channel } = ready;
-      // It listens before it asks, and after a lost subscription it asks again: what was missed is in the answer.
-      const told = new Promise<Message>((tell) => this.#waiters.set(name, tell));
-      try {
-        if (!ear.isOpen) continue;
-        const wait = ["NOTIFY", Math.ceil(left()) + SPARE_MS, channel];
-        // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
-        const reply = await wire.send([...command, ...wait], left() + LATE_MS);
-        if (String(reply) !== "QUEUED") return { reply, wire };
-        // In ioredis a value could be the same: its replies have no types.
-        const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
-        if (value !== null) return { reply: value, wire };
-        const message = await within(left(), told, LATE, wire.lost, ear.lost, end).catch(() => undefined);
-        if (message?.event === "granted" || message?.event === "result") {
-          if (!driver.cluster && message.event === "granted") return { reply: message.fence, wire };
-          // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
-          // is asked, without waiting: the place stays where it is. The message of a value is without it, too.
-          const fence = await wire.send(command, LATE_MS);
-          if (fence !== null) return { reply: fence, wire };
-        } else if (message && message.event !== "timeout") {
-          // As the error would be if the request had been answered with it.
-          throw new Error(`${message.event.toUpperCase()} the server ended the wait for ${key}`);
-        }
-      } finally {
-        this.#waiters.delete(name);
+    const ready = await within(Math.min(ms / 2, READY_MS), this.#subscribed(key), LATE).catch(ifLate);
+    const wire = await (ready ? wires.to(ready.ear.node) : wires.of(key));
+    if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
+    const { ear, channel } = ready;
+    // It listens before it asks, and after a lost subscription it is asked again: what was missed is in the answer.
+    const told = new Promise<Message>((tell) => this.#waiters.set(name, tell));
+    try {
+      const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];
+      // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
+      const reply = await wire.send([...command, ...wait], left() + LATE_MS);
+      if (String(reply) !== "QUEUED") return { reply, wire };
+      // In ioredis a value could be the same: its replies have no types.
+      const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
+      if (value !== null) return { reply: value, wire };
+      const message = await within(left(), told, LATE, wire.lost, ear.lost, end).catch(ifLate);
+      if (message?.event === "granted" || message?.event === "result") {
+        if (!wires.driver.cluster && message.event === "granted") return { reply: message.fence, wire };
+        // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
+        // is asked, without waiting: the place stays where it is. The message of a value is without it, too.
+        return { reply: await wire.send(command, LATE_MS), wire };
       }
+      // As the error would be if the request had been answered with it.
+      if (message && message.event !== "timeout")
+        throw new Error(`${message.event.toUpperCase()} the server ended the wait for ${key}`);
+      return { reply: null, wire: undefined };
+    } finally {
+      this.#waiters.delete(name);
     }
-    return { reply: null, wire: undefined };
   }
 
   /** Subscribes at the node of the key, unless it is subscribed. */
@@ -120,4 +112,9 @@ export class Listener implements Waiter {
     whenAborted(() => clearInterval(heart), wire.lost);
     return wire;
   }
+}
+
+/** Undefined in place of the error that says that the time is over. */
+function ifLate(error: Error): undefined {
+  if (error.message !== LATE) throw error;
 }

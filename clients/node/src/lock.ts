@@ -1,16 +1,17 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import { performance } from "node:perf_hooks";
+import type { Granted } from "./acquire.js";
 import type { Argument } from "./driver.js";
-import { ExecutionError, lost, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
+import { ExecutionError, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import type { ExecutionResult, ExecutionStats } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Request } from "./request.js";
-import { checkDuration, DEFAULT_SETTINGS, type ReleaseSettings, type Settings } from "./settings.js";
+import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
 import { Measured } from "./telemetry.js";
-import { LATE, MAX_TIMER_MS, within } from "./timer.js";
-import { ANSWER_MS, type Wire } from "./wire.js";
+import { MAX_TIMER_MS, within } from "./timer.js";
+import { ANSWER_MS } from "./wire.js";
 
 /** The connection of a hold with `linger` may take so long to say that it lives. */
 const PONG_MS = 2000;
@@ -35,11 +36,16 @@ export class Lock implements ExecutionResult {
   readonly resources: readonly string[];
   /** The token, by which the server knows the owner. */
   readonly value: string;
+  /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
+  readonly fence: number;
+  /** @internal */
+  readonly lease: Lease;
   readonly #controller = new AbortController();
   readonly #hold: Measured;
-  /** For the end of the lease, once somebody wants to hear of it, or for the next extension, which is due then. */
+  /** For the end of the lease, or for the next extension. */
   #timer: NodeJS.Timeout | undefined;
-  #due = Infinity;
+  /** When the next extension is due. Undefined while nobody wants to hear of the end of the lease either. */
+  #due: number | undefined;
   #failure: Error | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
@@ -55,15 +61,13 @@ export class Lock implements ExecutionResult {
     readonly redlock: Redlock,
     /** @internal */
     readonly request: Request,
+    private readonly settings: Settings,
+    granted: Granted,
     /** One for each time that the server was asked. */
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
-    /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
-    readonly fence: number,
-    /** @internal */
-    readonly lease: Lease<Wire>,
-    /** @internal How long before the end of the lease it is extended. */
-    readonly threshold: number,
   ) {
+    this.fence = granted.fence;
+    this.lease = granted.lease;
     this.resources = request.resources;
     this.value = request.token;
     this.#hold = new Measured("hold", request.resources);
@@ -72,22 +76,22 @@ export class Lock implements ExecutionResult {
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
   get isValid(): boolean {
-    return this.#ended === undefined && this.lease.isValid(performance.now());
+    return this.lease.isValid(performance.now());
   }
 
   /** Milliseconds until the lease is over. */
   get remaining(): number {
-    return this.#ended === undefined ? this.lease.remaining(performance.now()) : 0;
+    return this.lease.remaining(performance.now());
   }
 
-  /** When the lease is over, in milliseconds since 1970; 0 after `release`. To look at: what counts is a clock that is never set. */
+  /** When the lease is over, in milliseconds since 1970; 0 after it, or `release`. To look at: what counts is a clock that is never set. */
   get expiration(): number {
-    return this.#ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
+    return this.isValid ? Math.floor(Date.now() + this.remaining) : 0;
   }
 
   /** Aborted when the lock is lost, at the end of its lease at the latest. A release is no loss. */
   get signal(): LockSignal {
-    if (this.#timer === undefined) this.#plan();
+    if (this.#due === undefined) this.#plan(Infinity);
     return this.#controller.signal;
   }
 
@@ -111,7 +115,7 @@ export class Lock implements ExecutionResult {
       const ms = Math.max(this.remaining, ANSWER_MS);
       return await this.redlock.server.exec(this.request, [command, ...args], ms);
     } catch (error) {
-      if (!(error instanceof ResourceLockedError || error instanceof UnsupportedError)) throw error;
+      if (!(error instanceof LockError)) throw error;
       throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
     }
   }
@@ -120,6 +124,7 @@ export class Lock implements ExecutionResult {
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
     clearTimeout(this.#timer);
     const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false });
+    this.lease.isOver = true;
     const release = async () => {
       try {
         await this.redlock.server.release(this.request, settings.atLeast);
@@ -155,8 +160,8 @@ export class Lock implements ExecutionResult {
     // the linger only. Of a duration shorter than the threshold a third is enough.
     const { duration, linger = duration } = this.request;
     const third = Math.min(duration, linger) / 3;
-    const left = this.remaining - Math.min(this.threshold, duration / 3);
-    this.#extendIn(Math.max(RETRY_MS, Math.min(left, third)));
+    const left = this.remaining - Math.min(this.settings.automaticExtensionThreshold, duration / 3);
+    this.#plan(performance.now() + Math.max(RETRY_MS, Math.min(left, third)));
     return this;
   }
 
@@ -182,8 +187,7 @@ export class Lock implements ExecutionResult {
     try {
       value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
-      if (this.#ended === undefined && !this.isValid)
-        this.#lose(new Error("The lease was over before the routine was."));
+      if (!this.isValid) this.#lose(new Error("The lease was over before the routine was."));
       signal.throwIfAborted();
     } catch (error) {
       // Nobody waits for a server that may not answer to release what is lost.
@@ -195,23 +199,15 @@ export class Lock implements ExecutionResult {
     return value;
   }
 
-  /** @internal For `once`: stores the value if the lock is still held. */
-  async store(value: Buffer, keep: number): Promise<void> {
-    const { redlock, request, signal } = this;
-    const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
-    const saving = redlock.insist(save, DEFAULT_SETTINGS, () => this.lease.until);
-    await within(Infinity, saving, LATE, signal);
-  }
-
   async #renew(duration: number): Promise<void> {
     const { lease, request } = this;
+    if (!this.isValid) throw lost("its lease is over");
+    const sent = performance.now();
+    const mine = ++this.#extensions;
+    // If it is shortened, then also by a request whose answer does not come.
+    lease.shorten(sent, duration);
+    this.#plan();
     try {
-      if (!this.isValid) throw lost("its lease is over");
-      const sent = performance.now();
-      const mine = ++this.#extensions;
-      // If it is shortened, then also by a request whose answer does not come.
-      lease.shorten(sent, duration);
-      if (this.#timer !== undefined) this.#plan();
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
       const wire = await this.redlock.server.renew(request, duration, ms);
@@ -221,10 +217,10 @@ export class Lock implements ExecutionResult {
       lease.renew(sent, duration);
       if (request.linger !== undefined && lease.pulse !== wire) await this.#bind(duration);
     } catch (error) {
-      if (error instanceof ResourceLockedError && this.#ended === undefined) lease.isOver = true;
+      if (error instanceof ResourceLockedError) lease.isOver = true;
       throw error;
     } finally {
-      if (this.#timer !== undefined) this.#plan();
+      this.#plan();
     }
   }
 
@@ -260,27 +256,22 @@ export class Lock implements ExecutionResult {
     const heart = setInterval(beat, linger / 3).unref();
   }
 
-  #extendIn(ms: number): void {
-    this.#due = performance.now() + ms;
-    this.#plan();
-  }
-
   /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */
-  #plan(): void {
+  #plan(due = this.#due): void {
     clearTimeout(this.#timer);
-    if (this.#ended !== undefined || this.#controller.signal.aborted) return;
-    const ms = Math.max(0, Math.min(this.remaining, this.#due - performance.now()));
-    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.ceil(ms), MAX_TIMER_MS));
-  }
-
-  #wake(): void {
-    if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
-    else if (performance.now() < this.#due) this.#plan();
-    else void this.#extendOnce();
+    this.#due = due;
+    if (due === undefined || this.#ended !== undefined || this.#controller.signal.aborted) return;
+    const ms = Math.max(0, Math.min(this.remaining, due - performance.now()));
+    const wake = () => {
+      if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
+      else if (performance.now() < due) this.#plan();
+      else void this.#extendOnce();
+    };
+    this.#timer = setTimeout(wake, Math.min(Math.ceil(ms), MAX_TIMER_MS));
   }
 
   async #extendOnce(): Promise<void> {
-    this.#extendIn(Infinity);
+    this.#plan(Infinity);
     try {
       await this.redlock.insist(() => this.#renew(this.request.duration));
       this.#failure = undefined;
@@ -290,7 +281,7 @@ export class Lock implements ExecutionResult {
       const { cause } = this.#failure;
       if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
-      else if (kindOf(cause) !== "final") this.#extendIn(RETRY_MS);
+      else if (kindOf(cause) !== "final") this.#plan(performance.now() + RETRY_MS);
     }
   }
 

@@ -56,8 +56,8 @@ export function isUnknownCommand(error: unknown, name = ""): error is Error {
   return /\bcommand\b/i.test(message) ? !/['`"]\S+['`"]/.test(message) || name === "" : word !== undefined;
 }
 
-/** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
+/** The server does not allow this user, or this channel, to wait by NOTIFY. BLOCK needs none of it. */
 export function isNotifyRefused(error: unknown): error is Error {
-  if (is(error, "NOPERM")) return /channel|subscribe/i.test(error.message);
-  return is(error, "CROSSSLOT") || (is(error, "ERR") && /^ERR NOTIFY |subscribe/i.test(error.message));
+  if (is(error, "NOPERM") || is(error, "CROSSSLOT")) return /channel|subscribe/i.test(error.message);
+  return is(error, "ERR") && /^ERR NOTIFY |subscribe/i.test(error.message);
 }

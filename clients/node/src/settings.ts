@@ -35,7 +35,7 @@ export interface Settings {
    */
   readonly linger: number | undefined;
   /**
-   * On a server without the redis-lock module: uses `SET NX PX` and Lua scripts instead of rejecting with a `ModuleMissingError`. A warning
+   * On a server without the redis-lock module: uses `SET NX PX` and Lua scripts instead of rejecting with `ERR_LOCK_NO_MODULE`. A warning
    * names what is lost. Of the constructor only. false
    */
   readonly fallback: boolean;

@@ -1,73 +1,52 @@
 import { ExecutionError } from "./errors.js";
-import type { Lock } from "./lock.js";
-import type { Redlock, Use } from "./redlock.js";
+import type { Lock, Routine } from "./lock.js";
+import type { Redlock } from "./redlock.js";
 import type { Target } from "./request.js";
-import type { Settings } from "./settings.js";
+import { type Settings, withDefaults } from "./settings.js";
 
-const MAX_PERMITS = 2 ** 31 - 1;
-export const MAX_RESOURCES = 128;
+const MAX_RESOURCES = 128;
 
-/** What is taken again and again in the same way. */
-export abstract class Taken {
+/** A routine, and settings before it if there are any. */
+export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
+
+/** What is taken again and again in the same way: a semaphore, or several resources in one step, which have one fence. */
+export class Taken {
   /** @internal */
-  protected constructor(
-    readonly redlock: Redlock,
+  constructor(
+    private readonly redlock: Redlock,
     private readonly target: Target,
-  ) {}
+  ) {
+    checkNames(target.resources);
+    const { length } = target.resources;
+    if (length < 1 || length > MAX_RESOURCES)
+      throw new RangeError(`There must be at least one resource to lock, and ${MAX_RESOURCES} at most.`);
+  }
 
   /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
-  acquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
-    return this.redlock.take(this.target, duration, settings);
+  async acquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return (await this.redlock.take(this.target, duration, settings)).lock!;
   }
 
   /** Does not wait. Resolves with null if the lock is unavailable at the moment. */
   tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
-    return this.acquire(duration, { ...settings, retryCount: 0 }).catch(nullIfHeld);
+    return this.acquire(duration, { ...settings, retryCount: 0 }).catch((error) => {
+      if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
+      throw error;
+    });
   }
 
   /** Runs the routine meanwhile, as `redlock.using` does. */
-  using<T>(duration: number, ...how: Use<T>): Promise<T> {
-    return this.redlock.use(this.target, duration, ...how);
+  async using<T>(duration: number, ...how: Use<T>): Promise<T> {
+    const [settings, routine] = how.length === 2 ? how : [{}, how[0]];
+    if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
+    const { automaticExtensionThreshold } = withDefaults(settings, this.redlock.settings);
+    if (automaticExtensionThreshold > duration - 100)
+      throw new Error(
+        "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
+      );
+    const lock = await this.acquire(duration, settings);
+    return lock.keep().use(routine);
   }
-}
-
-/** At most `permits` hold it at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
-export class Semaphore extends Taken {
-  /** @internal */
-  constructor(
-    redlock: Redlock,
-    readonly resource: string,
-    readonly permits: number,
-  ) {
-    checkNames([resource]);
-    if (!Number.isInteger(permits) || permits < 1 || permits > MAX_PERMITS)
-      throw new RangeError(`The permits must be an integer from 1 to ${MAX_PERMITS}.`);
-    super(redlock, { resources: [resource], limit: permits });
-  }
-}
-
-/** Several resources, taken in one step or not at all. While it waits for them it holds none. They have one fence. */
-export class MultiLock extends Taken {
-  /** @internal */
-  constructor(
-    redlock: Redlock,
-    readonly exclusive: readonly string[],
-    readonly shared: readonly string[],
-  ) {
-    for (const list of [exclusive, shared]) checkNames(list);
-    const resources = [...exclusive, ...shared];
-    if (resources.length < 1 || resources.length > MAX_RESOURCES)
-      throw new RangeError(`A multi-lock has from 1 to ${MAX_RESOURCES} resources.`);
-    if (new Set(resources).size < resources.length)
-      throw new Error("A resource of a multi-lock was named twice.");
-    super(redlock, { resources, sharedFrom: exclusive.length });
-  }
-}
-
-/** Null instead of the error that says that another has it. */
-export function nullIfHeld(error: unknown): null {
-  if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
-  throw error;
 }
 
 /** JavaScript may pass a string, of which each letter would be a resource. */

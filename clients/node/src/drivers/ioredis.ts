@@ -1,15 +1,10 @@
-import { type Argument, connect, type Driver, hostOf, isOfBytes, type Node } from "../driver.js";
+import { type Argument, type Driver, hostOf, isOfBytes, type Node } from "../driver.js";
 import { slotOf } from "../slot.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
 export interface IoredisClient {
   readonly status: string;
-  readonly options: {
-    readonly keyPrefix?: string | undefined;
-    readonly host?: string | undefined;
-    readonly port?: number | undefined;
-    readonly db?: number | undefined;
-  };
+  readonly options: Record<string, any>;
   /** Of its connection, while it has one. */
   readonly condition?: { readonly select: number } | null | undefined;
   call(command: string, ...args: Argument[]): Promise<unknown>;
@@ -20,11 +15,7 @@ export interface IoredisClient {
   quit(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
-  on(event: "error" | "end" | "moved", listener: () => void): unknown;
-  on(
-    event: "messageBuffer" | "smessageBuffer",
-    listener: (channel: Buffer, message: Buffer) => void,
-  ): unknown;
+  on(event: string, listener: (channel: Buffer, message: Buffer) => void): unknown;
 }
 
 /** What of an ioredis or iovalkey `Cluster` is used. */
@@ -34,7 +25,6 @@ export interface IoredisCluster {
   readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
   nodes(role?: "master"): IoredisClient[];
-  refreshSlotsCache(callback: () => void): void;
   quit(): Promise<unknown>;
 }
 
@@ -59,9 +49,10 @@ export function ofIoredis(client: IoredisClient): Driver {
 }
 
 export function ofIoredisCluster(client: IoredisCluster): Driver {
+  const addressOf = ({ options }: IoredisClient) => `${options.host}:${options.port}`;
   const at = (address: string) => {
     const nodes = client.nodes();
-    const known = nodes.find(({ options }) => `${options.host}:${options.port}` === address);
+    const known = nodes.find((node) => addressOf(node) === address);
     const template = known ?? nodes[0];
     if (template === undefined) throw new Error("no node of the cluster is known");
     return nodeOf(template, address, known ? {} : { ...hostOf(address), path: undefined }, true);
@@ -73,27 +64,22 @@ export function ofIoredisCluster(client: IoredisCluster): Driver {
       if (address === undefined) throw new Error("the node of the key is not known");
       return at(address);
     },
-    cluster: {
-      at,
-      discover: () => new Promise<void>((resolve) => client.refreshSlotsCache(resolve)),
-    },
+    cluster: { at, addresses: () => client.nodes().map(addressOf) },
   };
 }
 
 function nodeOf(template: IoredisClient, id: string, override: object, isSharded: boolean): Node {
   return {
     id,
-    async open(onLost, onMessage) {
+    open(onLost, onMessage) {
       const own = template.duplicate({ ...OPTIONS, ...override });
-      own.on("error", () => {
-        // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
-        if (isSharded) onLost();
-      });
+      // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
+      own.on("error", () => isSharded && onLost());
       own.on("moved", onLost);
       own.on("end", onLost);
       own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => onMessage(message));
-      await connect(own, () => own.disconnect());
       return {
+        connect: () => own.connect(),
         isOpen: () => own.status === "ready",
         send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
         subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
