@@ -1,15 +1,12 @@
-import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { WaitingRoom } from "./block.js";
 import type { Command } from "./driver.js";
 import { ResourceLockedError, StringLockError, taken } from "./errors.js";
 import { Lease } from "./lease.js";
 import { kindOf, wordOf } from "./replies.js";
-import type { Request } from "./request.js";
-import type { Grant, Server } from "./server.js";
+import type { Grant, Request, Server } from "./server.js";
 import { Patience, type Settings } from "./settings.js";
-import { End, LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
-import type { Waiter } from "./wire.js";
+import { End, LATE, MAX_TIMER_MS, within } from "./timer.js";
+import type { Listener, WaitingRoom } from "./waiters.js";
 
 /** Before a command is sent again that was answered at once, and not as if it had waited. */
 const PAUSE_MS = 50;
@@ -25,10 +22,11 @@ const RELEASES = 10;
 /** The longest BLOCK that a timer can watch over. */
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
 
+/** How it waits, if it does. */
+type Waiter = WaitingRoom | Listener | undefined;
+
 /** A lock that was granted. */
-export interface Granted extends Grant {
-  readonly lease: Lease;
-}
+export type Granted = Grant & { readonly lease: Lease };
 
 /** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stop`. */
 export class Acquire {
@@ -37,7 +35,8 @@ export class Acquire {
   /** Resolves when a connection may wait for it, which has to be given back. */
   #isCalled: Promise<boolean> | undefined;
   #leave: (() => void) | undefined;
-  readonly #stopped = new End();
+  /** Aborted from outside, the caller gets the reason. */
+  readonly stopped = new End();
   readonly #patience: Patience;
 
   /** `note` is called with the outcome of each request to the server. */
@@ -54,24 +53,17 @@ export class Acquire {
   async run(): Promise<Granted> {
     const { signal } = this.settings;
     signal?.throwIfAborted();
-    const forget = whenAborted((reason) => this.stop(reason), signal);
     try {
-      return await within(Infinity, this.#untilGranted(), LATE, this.#stopped);
+      return await within(Infinity, this.#untilGranted(), LATE, this.stopped, signal);
     } catch (error) {
-      if (kindOf(error) === "silent") this.#isInDoubt = true;
+      // What is on its way may still be granted.
+      if (this.stopped.aborted || signal?.aborted || kindOf(error) === "silent") this.#isInDoubt = true;
+      this.stopped.abort(error);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
       const isRefused = error instanceof ResourceLockedError && this.request.grace === undefined;
       if (!isRefused || this.#isInDoubt) await this.#giveUp();
       throw error;
-    } finally {
-      forget();
     }
-  }
-
-  /** The caller gets this error. What is on its way may still be granted. */
-  stop(reason: unknown): void {
-    this.#isInDoubt = true;
-    this.#stopped.abort(reason);
   }
 
   /**
@@ -102,7 +94,7 @@ export class Acquire {
       // A channel may be named at once. A connection to block is for locks that are not free.
       let by = this.request.grace === undefined ? undefined : this.#listener();
       for (;;) {
-        this.#stopped.throwIfAborted();
+        this.stopped.throwIfAborted();
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
         const answer = await within(this.#patience.left + ANSWER_MS, this.#ask(by, start), LATE);
@@ -116,12 +108,14 @@ export class Acquire {
   }
 
   /** Asks once. The errors after which it goes on are returned. */
-  async #ask(by: Waiter | undefined, start: number): Promise<Granted | Error> {
+  async #ask(by: Waiter, start: number): Promise<Granted | Error> {
     const { request, server, settings } = this;
     const lease = new Lease(settings.driftFactor, request.linger);
     try {
       let sent = start;
-      let grant = await (by ? this.#wait(by) : server.acquire(request, this.#isInDoubt));
+      const ms = Math.min(this.#patience.left, settings.blockSlice, MAX_BLOCK_MS);
+      const wait = by && ((command: Command) => by.ask(request, command, ms, this.stopped));
+      let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);
       this.note(undefined);
       if (grant.found && grant.fence === 0) return { ...grant, lease };
@@ -152,20 +146,12 @@ export class Acquire {
     }
   }
 
-  #wait(by: Waiter): Promise<Grant | undefined> {
-    const { request, server, settings } = this;
-    // BLOCK 0 would wait for ever.
-    const ms = Math.max(1, Math.floor(Math.min(this.#patience.left, settings.blockSlice, MAX_BLOCK_MS)));
-    const wait = (command: Command) => by.ask(request, command, ms, this.#stopped);
-    return this.#patience.spend(() => server.acquire(request, this.#isInDoubt, wait));
-  }
-
   /** Pauses after a failure, and says how to wait next. */
-  async #next(error: Error, hasWaited: boolean, took: number): Promise<Waiter | undefined> {
+  async #next(error: Error, hasWaited: boolean, took: number): Promise<Waiter> {
     const patience = this.#patience;
     if (!(error instanceof ResourceLockedError)) {
       if (kindOf(error) === "elsewhere" || wordOf(error) === "UNBLOCKED") await patience.sleep(PAUSE_MS);
-      else await patience.pause(hasWaited ? 0 : took);
+      else await patience.pause();
       return undefined;
     }
     // Nobody tells when a string ends.
@@ -176,15 +162,14 @@ export class Acquire {
     const listener = this.#listener();
     if (listener) return listener;
     this.#isCalled ??= new Promise((call) => (this.#leave = this.room.enter(() => call(true))));
-    const isCalled = this.#isCalled;
     const { retryDelay, grace } = this.settings;
     // Without a free connection the lock is asked for again, as node-redlock would, and the server keeps the place.
     const atMost = Math.min(retryDelay || PAUSE_MS, grace / 2, patience.left);
-    const isFree = await patience.spend(() => within(atMost, isCalled, LATE).catch(() => false));
+    const isFree = await within(atMost, this.#isCalled, LATE).catch(() => false);
     return isFree ? this.room : undefined;
   }
 
-  #listener(): Waiter | undefined {
+  #listener(): Waiter {
     const { listener } = this.server;
     const canListen = this.settings.waitBy === "notify" && !listener.isRefused;
     return canListen && !this.server.isFallback(this.request) ? listener : undefined;

@@ -18,12 +18,11 @@ export interface Link {
   close(): unknown;
 }
 
-/** A server, and how to reach it. */
-export interface Node {
-  /** Of its database; in a cluster its address. */
-  readonly id: string;
-  /** `onLost` is called when the connection, or only a channel, was lost. */
-  open(onLost: () => void, onMessage: (message: Buffer) => void): Link;
+/** What a link calls. */
+export interface Events {
+  /** The connection, or only a channel, was lost. */
+  onLost(): void;
+  onMessage(message: Buffer): void;
 }
 
 /**
@@ -37,15 +36,11 @@ export interface Driver {
   hasEnded(): boolean;
   /** Ends the user's client. */
   end(): unknown;
-  /** Where the key is, as far as the client knows. */
-  node(key: string): Promise<Node>;
-  /** Of a cluster client only. */
-  readonly cluster?: {
-    /** The node that has this address. */
-    at(address: string): Node;
-    /** Those of the nodes that the client knows. */
-    addresses(): string[];
-  };
+  /** Where the key is, as far as the client knows: a database, in a cluster the address of a node. */
+  place(key: string): Promise<string | undefined>;
+  open(place: string, events: Events): Link;
+  /** Of a cluster client only: those of the nodes that it knows. */
+  addresses?(): string[];
 }
 
 /** `host:port`, of which the host may have colons. */

@@ -1,6 +1,6 @@
 import type { Client } from "./drivers/client.js";
 import { kindOf } from "./replies.js";
-import type { Target } from "./request.js";
+import type { Target } from "./server.js";
 
 /** What one attempt of an operation came to. With one server there is one vote. */
 export interface ExecutionStats {
@@ -52,10 +52,6 @@ export class LockError extends Error {
 /** Another client holds the resource. In an extension, a release or a check: this client no longer holds it. */
 export class ResourceLockedError extends LockError {
   override readonly name = "ResourceLockedError";
-
-  constructor(message: string, code: ErrorCode = "ERR_LOCK_TAKEN") {
-    super(code, message);
-  }
 }
 
 /** A client that knows only string locks (`SET key value NX PX ttl`) holds the resource. It has no queue to wait in. */
@@ -84,13 +80,14 @@ export function taken({ resources }: Target): ResourceLockedError {
   // user's, and the `ExecutionError` around it has one.
   const { stackTraceLimit } = Error;
   Reflect.set(Error, "stackTraceLimit", 0);
-  const error = new ResourceLockedError(`${resources.join(", ")} is held by another client`);
+  const text = `${resources.join(", ")} is held by another client`;
+  const error = new ResourceLockedError("ERR_LOCK_TAKEN", text);
   Reflect.set(Error, "stackTraceLimit", stackTraceLimit);
   return error;
 }
 
 export function lost(resource: string): ResourceLockedError {
-  return new ResourceLockedError(`not held any more: ${resource}`, "ERR_LOCK_LOST");
+  return new ResourceLockedError("ERR_LOCK_LOST", `not held any more: ${resource}`);
 }
 
 export function warn(code: string, text: string): void {

@@ -1,7 +1,5 @@
-export { Redlock, Redlock as default } from "./redlock.js";
+export { Redlock, Redlock as default, Taken } from "./redlock.js";
 export { Lock } from "./lock.js";
-export { Taken } from "./several.js";
-export type { Use } from "./several.js";
 export { ExecutionError, LockError, ResourceLockedError } from "./errors.js";
 export type { ErrorCode, ExecutionResult, ExecutionStats } from "./errors.js";
 export { once, XFetch } from "./once.js";
@@ -14,5 +12,5 @@ export type { IoredisClient, IoredisCluster } from "./drivers/ioredis.js";
 export type { Master, NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./drivers/node-redis.js";
 export type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
 export type { LockSignal, Routine } from "./lock.js";
-export type { Target } from "./request.js";
-export type { RunOnceResult } from "./redlock.js";
+export type { Target } from "./server.js";
+export type { RunOnceResult, Use } from "./redlock.js";

@@ -1,15 +1,13 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-import { performance } from "node:perf_hooks";
-import type { Granted } from "./acquire.js";
 import type { Argument } from "./driver.js";
-import { ExecutionError, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
-import type { ExecutionResult, ExecutionStats } from "./errors.js";
+import { type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
+import { ResourceLockedError, StringLockError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf, wordOf } from "./replies.js";
-import type { Request } from "./request.js";
+import type { Request } from "./server.js";
 import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
-import { Measured } from "./telemetry.js";
+import { measure } from "./telemetry.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
 import { ANSWER_MS } from "./wire.js";
 
@@ -36,12 +34,8 @@ export class Lock implements ExecutionResult {
   readonly resources: readonly string[];
   /** The token, by which the server knows the owner. */
   readonly value: string;
-  /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
-  readonly fence: number;
-  /** @internal */
-  readonly lease: Lease;
   readonly #controller = new AbortController();
-  readonly #hold: Measured;
+  readonly #endHold: ReturnType<typeof measure>;
   /** For the end of the lease, or for the next extension. */
   #timer: NodeJS.Timeout | undefined;
   /** When the next extension is due. Undefined while nobody wants to hear of the end of the lease either. */
@@ -62,15 +56,16 @@ export class Lock implements ExecutionResult {
     /** @internal */
     readonly request: Request,
     private readonly settings: Settings,
-    granted: Granted,
+    /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
+    readonly fence: number,
+    /** @internal */
+    readonly lease: Lease,
     /** One for each time that the server was asked. */
     readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
   ) {
-    this.fence = granted.fence;
-    this.lease = granted.lease;
     this.resources = request.resources;
     this.value = request.token;
-    this.#hold = new Measured("hold", request.resources);
+    this.#endHold = measure("hold", request.resources);
     if (request.linger !== undefined) this.#linger(request.linger);
   }
 
@@ -115,28 +110,31 @@ export class Lock implements ExecutionResult {
       const ms = Math.max(this.remaining, ANSWER_MS);
       return await this.redlock.server.exec(this.request, [command, ...args], ms);
     } catch (error) {
-      if (!(error instanceof LockError)) throw error;
-      throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
+      throw error instanceof LockError ? this.redlock.failed(error) : error;
     }
   }
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
+    const options = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
     const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false });
     this.lease.isOver = true;
     const release = async () => {
       try {
-        await this.redlock.server.release(this.request, settings.atLeast);
-        this.#settle(true);
+        await this.redlock.server.release(this.request, ...options);
       } catch (error) {
         if (kindOf(error) === "silent") ended.isInDoubt = true;
         if (!(error instanceof ResourceLockedError)) throw error;
         // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
-        const isDone = ended.isInDoubt && performance.now() < ended.until;
-        this.#settle(isDone);
-        if (!isDone) throw error;
+        this.#isSettled = true;
+        if (!ended.isInDoubt || performance.now() >= ended.until) {
+          this.#endHold(false);
+          throw error;
+        }
       }
+      this.#isSettled = true;
+      this.#endHold(true);
     };
     return { attempts: await this.redlock.insist(release, settings, () => ended.until) };
   }
@@ -144,12 +142,12 @@ export class Lock implements ExecutionResult {
   /** Sets the lease anew, from now on. Returns this lock. */
   async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
-    if (!this.isValid)
-      throw new ExecutionError("Cannot extend an already-expired lock.", [], {
-        cause: lost("its lease is over"),
-      });
-    const renew = () => this.#renew(duration);
-    await this.redlock.insist(renew, settings, () => this.lease.until);
+    if (!this.isValid) throw this.redlock.failed(lost("its lease is over"));
+    await this.redlock.insist(
+      () => this.#renew(duration),
+      settings,
+      () => this.lease.until,
+    );
     this.endMessage = NOT_EXTENDED;
     return this;
   }
@@ -183,20 +181,19 @@ export class Lock implements ExecutionResult {
       if (this.#ended !== undefined) return;
       await within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
     };
-    let value: T;
     try {
-      value = await routine(signal, this);
+      const value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
       if (!this.isValid) this.#lose(new Error("The lease was over before the routine was."));
       signal.throwIfAborted();
+      await release();
+      return value;
     } catch (error) {
       // Nobody waits for a server that may not answer to release what is lost.
       const released = release().catch(() => {});
       if (!signal.aborted) await released;
       throw error;
     }
-    await release();
-    return value;
   }
 
   async #renew(duration: number): Promise<void> {
@@ -289,13 +286,8 @@ export class Lock implements ExecutionResult {
     clearTimeout(this.#timer);
     const { signal } = this.#controller;
     if (this.#ended !== undefined || signal.aborted) return;
-    this.#hold.end(false, error);
+    this.#endHold(false, error);
     (signal as LockSignal).error = error;
     this.#controller.abort(error);
-  }
-
-  #settle(isReleased: boolean): void {
-    this.#isSettled = true;
-    this.#hold.end(isReleased);
   }
 }

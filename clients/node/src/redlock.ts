@@ -1,26 +1,26 @@
 import { randomUUID } from "node:crypto";
 import { EventEmitter } from "node:events";
-import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Acquire } from "./acquire.js";
-import { WaitingRoom } from "./block.js";
 import type { Client } from "./drivers/client.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
 import { drift } from "./lease.js";
 import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
-import type { Request, Target } from "./request.js";
-import { Server } from "./server.js";
-import { checkDuration, checkSettings, DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
-import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-import { checkNames, Taken, type Use } from "./several.js";
-import { lockOf } from "./slot.js";
-import { loaded, Measured } from "./telemetry.js";
+import { type Request, Server, type Target } from "./server.js";
+import { checkDuration, checkRange, checkSettings, DEFAULT_SETTINGS, Patience } from "./settings.js";
+import { type ReleaseSettings, type RunOnceSettings, type Settings, withDefaults } from "./settings.js";
+import { loaded, measure } from "./telemetry.js";
+import { WaitingRoom } from "./waiters.js";
 
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
 
+const MAX_RESOURCES = 128;
 const MAX_PERMITS = 2 ** 31 - 1;
+
+/** A routine, and settings before it if there are any. */
+export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
 
 /** Whether `runOnce` has run the job, and what the job returned. */
 export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { readonly hasRun: false };
@@ -57,19 +57,19 @@ export class Redlock extends EventEmitter {
     if (client === undefined) throw new Error("Redlock must be instantiated with at least one redis client.");
     if (others.length > 0)
       throw new TypeError(
-        "Redlock takes one client: a quorum of independent servers has no queue and no fence. examples/quorum shows the algorithm.",
+        "Redlock takes one client: a quorum has no queue and no fence. See examples/quorum.",
       );
     this.settings = withDefaults(settings, { ...DEFAULT_SETTINGS });
     this.server = Server.of(client);
-    this.#room = new WaitingRoom(this.server.wires, this.settings.maxWaitingConnections);
+    this.#room = new WaitingRoom(this.server, this.settings.maxWaitingConnections);
   }
 
   /** Ends all connections, the given client's too, and all waits. Holds end with their leases. */
   async quit(): Promise<void> {
     this.#hasQuit = true;
-    for (const acquire of this.#acquires.keys()) acquire.stop(new Error("the client was ended"));
+    for (const acquire of this.#acquires.keys()) acquire.stopped.abort(new Error("the client was ended"));
     await Promise.allSettled(this.#acquires.values());
-    await this.server.wires.quit();
+    await this.server.quit();
   }
 
   /** Takes all resources for `duration` milliseconds, or none. Rejects with an `ExecutionError` when the waiting time is over. */
@@ -106,9 +106,9 @@ export class Redlock extends EventEmitter {
 
   /** A semaphore: at most `permits` hold the resource at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
   semaphore(resource: string, permits: number): Taken {
-    if (!Number.isInteger(permits) || permits < 1 || permits > MAX_PERMITS)
-      throw new RangeError(`The permits must be an integer from 1 to ${MAX_PERMITS}.`);
-    return new Taken(this, { resources: [resource], limit: permits });
+    checkRange("The permits", permits, 1, MAX_PERMITS);
+    // A permit is no reader's hold.
+    return new Taken(this, { resources: [resource], limit: permits, shared: false });
   }
 
   /** Several resources that are taken in one step, exclusive ones and shared ones. While it waits for them it holds none. */
@@ -129,8 +129,7 @@ export class Redlock extends EventEmitter {
     { atMost, atLeast = 0, ...settings }: RunOnceSettings,
     job: Routine<T>,
   ): Promise<RunOnceResult<T>> {
-    if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
-      throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
+    checkRange("`atLeast`", atLeast, 0, atMost);
     const option = atLeast > 0 ? { atLeast } : {};
     // Readers would all run it.
     const alone = { ...settings, shared: false };
@@ -149,44 +148,35 @@ export class Redlock extends EventEmitter {
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
     const { attempts, note } = this.#attempts(effective);
-    const request = this.#request(target, duration, effective);
+    const request: Request = {
+      keys: target.resources.map((resource) => this.server.driver.prefix + resource),
+      // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
+      token: randomUUID(),
+      duration,
+      shared: effective.shared,
+      grace: new Patience(effective).left === 0 ? undefined : effective.grace,
+      linger: effective.linger,
+      mayFallBack: this.settings.fallback,
+      // Last: V8 takes 100 times as long to add so many properties to a copy.
+      ...target,
+    };
     const acquire = new Acquire(this.server, this.#room, request, effective, note);
-    const wait = new Measured("wait", target.resources);
+    const endWait = measure("wait", target.resources);
     try {
       if (this.#hasQuit) throw new Error("the client was ended");
       const granting = acquire.run();
       this.#acquires.set(acquire, granting);
-      const granted = await granting;
-      const { found } = granted;
-      const isHeld = !found || granted.fence !== 0;
-      wait.end(isHeld);
-      return isHeld ? { lock: new Lock(this, request, effective, granted, attempts), found } : { found };
+      const { fence, lease, found } = await granting;
+      const isHeld = !found || fence !== 0;
+      endWait(isHeld);
+      return isHeld ? { lock: new Lock(this, request, effective, fence, lease, attempts), found } : { found };
     } catch (error) {
-      wait.end(false, error);
+      endWait(false, error);
       if (effective.signal?.aborted && error === effective.signal.reason) throw error;
       throw this.failed(error, attempts);
     } finally {
       this.#acquires.delete(acquire);
     }
-  }
-
-  #request(target: Target, duration: number, settings: Settings): Request {
-    const isOfValue = target.early !== undefined;
-    const keys = target.resources.map((resource) => this.server.driver.prefix + resource);
-    return {
-      keys: isOfValue ? [lockOf(keys[0]!)] : keys,
-      result: isOfValue ? keys[0] : undefined,
-      // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
-      token: randomUUID(),
-      duration,
-      // A permit is no reader's hold.
-      shared: settings.shared && target.limit === undefined,
-      grace: new Patience(settings).left === 0 ? undefined : settings.grace,
-      linger: isOfValue ? undefined : settings.linger,
-      mayFallBack: this.settings.fallback && !isOfValue,
-      // Last: V8 takes 100 times as long to add so many properties to a copy.
-      ...target,
-    };
   }
 
   /** Sets the lease anew. Rejects with an `ExecutionError` when it was lost, for a lost lock is never taken again. */
@@ -250,4 +240,50 @@ export class Redlock extends EventEmitter {
     const { message } = cause as Error;
     return new ExecutionError(`The operation did not succeed. (${message})`, attempts, { cause });
   }
+}
+
+/** What is taken again and again in the same way: a semaphore, or several resources in one step, which have one fence. */
+export class Taken {
+  /** @internal */
+  constructor(
+    private readonly redlock: Redlock,
+    private readonly target: Target,
+  ) {
+    checkNames(target.resources);
+    const { length } = target.resources;
+    if (length < 1 || length > MAX_RESOURCES)
+      throw new RangeError(`There must be at least one resource to lock, and ${MAX_RESOURCES} at most.`);
+  }
+
+  /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
+  async acquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return (await this.redlock.take(this.target, duration, settings)).lock!;
+  }
+
+  /** Does not wait. Resolves with null if the lock is unavailable at the moment. */
+  tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
+    return this.acquire(duration, { ...settings, retryCount: 0 }).catch((error) => {
+      if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
+      throw error;
+    });
+  }
+
+  /** Runs the routine meanwhile, as `redlock.using` does. */
+  async using<T>(duration: number, ...how: Use<T>): Promise<T> {
+    const [settings, routine] = how.length === 2 ? how : [{}, how[0]];
+    if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
+    const { automaticExtensionThreshold } = withDefaults(settings, this.redlock.settings);
+    if (automaticExtensionThreshold > duration - 100)
+      throw new Error(
+        "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
+      );
+    const lock = await this.acquire(duration, settings);
+    return lock.keep().use(routine);
+  }
+}
+
+/** JavaScript may pass a string, of which each letter would be a resource. */
+export function checkNames(resources: readonly string[]): void {
+  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
+    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
 }

@@ -1,11 +1,37 @@
-import type { Argument, Command, Driver } from "./driver.js";
+import type { Argument, Command } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
 import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError, warn } from "./errors.js";
-import { checkString, LOST, SCRIPTS, unavailable } from "./fallback.js";
-import { Listener } from "./listener.js";
+import { Listener } from "./waiters.js";
 import { is, isUnknownCommand } from "./replies.js";
-import type { Request } from "./request.js";
-import { type Answer, ANSWER_MS, type Wire, Wires } from "./wire.js";
+import { type Answer, type Wire, Wires } from "./wire.js";
+
+/** What is to be locked, and how. */
+export interface Request {
+  /** Those of `acquire` in one order for all who use this package. */
+  readonly resources: readonly string[];
+  /** The resources with the client's prefix; of a value the lock under which it is made. */
+  readonly keys: readonly string[];
+  readonly token: string;
+  readonly duration: number;
+  readonly shared: boolean;
+  /** Whether strings are wanted where the module is missing. */
+  readonly mayFallBack: boolean;
+  /** How long the server keeps the place in its queue while nobody listens. Undefined for a request that does not wait. */
+  readonly grace?: number | undefined;
+  readonly linger?: number | undefined;
+  /** The permits of a semaphore. */
+  readonly limit?: number;
+  /** Of several resources only: those from this one on are shared. */
+  readonly sharedFrom?: number;
+  /** What its release will ask for, which not every server has. */
+  readonly atLeast?: number;
+  /** The key of a value, which is early when it lives no longer than these milliseconds; null is never. */
+  readonly result?: string;
+  readonly early?: number | null;
+}
+
+/** What of a request does not come from the settings. */
+export type Target = Pick<Request, "resources"> & Partial<Request>;
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
 export interface Grant {
@@ -15,12 +41,30 @@ export interface Grant {
   readonly found?: Buffer | undefined;
 }
 
+/** Sends the command so that its answer comes after a wait. */
+type Wait = (command: Command) => Promise<Answer>;
+
+/** Only the owner's: after the end of a lease the key may be another's, and of another type. */
+const ours = (command: string) =>
+  `if redis.call("TYPE", KEYS[1]).ok == "string" and redis.call("GET", KEYS[1]) == ARGV[1] then return ${command} end return 0`;
+
+/** In place of commands of the module, on a server without it: a lock is a string with the token as its value, and the lease as its ttl. */
+const SCRIPTS = {
+  RELEASE: ours(`redis.call("DEL", KEYS[1])`),
+  RENEW: ours(`redis.call("PEXPIRE", KEYS[1], ARGV[2])`),
+  CHECK: ours("1"),
+};
+
+/** What strings do not have. */
+const LOST =
+  "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
+  "resources, no guarded commands, and a lease that an eviction or a failover can cut short";
+
 const servers = new WeakMap<Client, Server>();
 
 /** The server of a client: the commands of the module. All `Redlock`s that have the client share it. */
-export class Server {
-  readonly wires: Wires;
-  readonly listener: Listener;
+export class Server extends Wires {
+  readonly listener = new Listener(this);
   /** Whether locks are strings: undefined until the server was asked for the first one. */
   #isPlain: boolean | undefined;
 
@@ -30,18 +74,9 @@ export class Server {
     return server;
   }
 
-  private constructor(readonly driver: Driver) {
-    this.wires = new Wires(driver);
-    this.listener = new Listener(this.wires);
-  }
-
   /** Without the setting, what another `Redlock` of the same client has chosen does not count. */
   isFallback({ mayFallBack }: Request): boolean {
     return mayFallBack && this.#isPlain === true;
-  }
-
-  async send(command: Command, key: string, ms?: number): Promise<unknown> {
-    return (await this.wires.send(command, key, ms)).reply;
   }
 
   /**
@@ -49,15 +84,11 @@ export class Server {
    * Undefined if it was not granted: an error thrown through all the callers is much work for what
    * is no failure.
    */
-  async acquire(
-    request: Request,
-    isInDoubt = false,
-    wait?: (command: Command) => Promise<Answer>,
-  ): Promise<Grant | undefined> {
+  async acquire(request: Request, isInDoubt = false, wait?: Wait): Promise<Grant | undefined> {
     if (this.isFallback(request)) return this.#acquireString(request, isInDoubt);
     const command = commandOf(request);
     try {
-      const { reply, wire } = await (wait?.(command) ?? this.wires.send(command, request.keys[0]!));
+      const { reply, wire } = await (wait?.(command) ?? this.send(command, request.keys[0]!));
       // Without a connection it was not asked.
       if (wire) this.#isPlain ??= false;
       if (reply === null) return undefined;
@@ -83,10 +114,10 @@ export class Server {
     checkString(request);
     const { keys, token, duration } = request;
     const key = keys[0]!;
-    const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)) !== null;
+    const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)).reply !== null;
     // If an answer was lost, the key may be ours already.
     const renewal = ["EVAL", SCRIPTS.RENEW, 1, key, token, duration] as const;
-    const isOurs = isSet || (isInDoubt && Number(await this.send(renewal, key)) === 1);
+    const isOurs = isSet || (isInDoubt && Number((await this.send(renewal, key)).reply) === 1);
     return isOurs ? { fence: 0, wire: undefined } : undefined;
   }
 
@@ -94,41 +125,30 @@ export class Server {
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
     const ask = (key: string) =>
       this.send(["TYPE", key], key).catch((failure) => {
-        if (is(failure, "NOPERM")) return "string";
+        if (is(failure, "NOPERM")) return { reply: "string" };
         throw failure;
       });
-    const types = await Promise.all(keys.map(ask));
-    if (types.some((type) => !["string", "none", "redislock"].includes(String(type)))) return error;
+    const types = (await Promise.all(keys.map(ask))).map(({ reply }) => String(reply));
+    if (types.some((type) => !["string", "none", "redislock"].includes(type))) return error;
     // Perhaps it has ended since.
     const key = keys[Math.max(0, types.indexOf("string"))];
-    return new StringLockError(`${key} is held by a client with a string lock`);
+    return new StringLockError("ERR_LOCK_TAKEN", `${key} is held by a client with a string lock`);
   }
 
-  /** Sets the ttl anew. Rejects with a `ResourceLockedError` if it is lost. */
-  renew(request: Request, duration: number, ms?: number): Promise<Wire> {
-    return this.#ofHolder("RENEW", request, [duration], ms);
-  }
+  /** Sets the ttl anew. Like the next two, rejects with a `ResourceLockedError` if it is lost. */
+  renew = (request: Request, duration: number, ms?: number) =>
+    this.#ofHolder("RENEW", request, [duration], ms);
 
-  async release(request: Request, atLeast?: number): Promise<void> {
-    if (atLeast !== undefined && this.isFallback(request)) throw unavailable("the option `atLeast`");
-    await this.#ofHolder("RELEASE", request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
-  }
+  release = (request: Request, ...options: Argument[]) => this.#ofHolder("RELEASE", request, options);
 
-  async check(request: Request): Promise<void> {
-    await this.#ofHolder("CHECK", request);
-  }
+  check = (request: Request) => this.#ofHolder("CHECK", request, []);
 
-  async #ofHolder(
-    name: keyof typeof SCRIPTS,
-    request: Request,
-    options: readonly Argument[] = [],
-    ms = ANSWER_MS,
-  ): Promise<Wire> {
+  async #ofHolder(name: keyof typeof SCRIPTS, request: Request, options: Argument[], ms?: number) {
     const { keys, token } = request;
-    const begin = this.isFallback(request)
-      ? (["EVAL", SCRIPTS[name], 1] as const)
-      : ([`LOCK.${name}`] as const);
-    const asking = keys.map((key) => this.wires.send([...begin, key, token, ...options], key, ms));
+    const isFallback = this.isFallback(request);
+    if (isFallback && options[0] === "ATLEAST") throw unavailable("the option `atLeast`");
+    const begin = isFallback ? (["EVAL", SCRIPTS[name], 1] as const) : ([`LOCK.${name}`] as const);
+    const asking = keys.map((key) => this.send([...begin, key, token, ...options], key, ms));
     const answers = await Promise.all(asking).catch((error) => {
       // A string that was written over the key has ended the hold.
       if (is(error, "WRONGTYPE")) throw lost(keys.join(", "));
@@ -145,7 +165,7 @@ export class Server {
     const { keys, token } = request;
     const key = keys[0]!;
     try {
-      return await this.send(["LOCK.EXEC", key, token, ...command], key, ms);
+      return (await this.send(["LOCK.EXEC", key, token, ...command], key, ms)).reply;
     } catch (error) {
       if (isUnknownCommand(error, "LOCK.EXEC") && !error.message.includes(command[0]))
         throw new LockError("ERR_LOCK_UNSUPPORTED", "the server does not know LOCK.EXEC", { cause: error });
@@ -171,19 +191,17 @@ function commandOf(request: Request): Command {
   return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
 }
 
-/** The errors of the module that have a code of their own. */
+/** The errors of the module that have a code of their own, and what to say of them. */
+const EXPLAINED: readonly [start: string, code: ErrorCode, text: string][] = [
+  ["CANCELLED", "ERR_LOCK_CANCELLED", "the wait was ended by LOCK.CANCEL"],
+  ["CROSSSLOT", "ERR_LOCK_SLOTS", "give the resources one hash tag: {order:42}:a and {order:42}:b"],
+  ["ERR ttl must not be above lock.max-ttl", "ERR_LOCK_DURATION", "the duration, or `atMost`, is too long"],
+];
+
 function translated(error: unknown): unknown {
-  const as = (code: ErrorCode, text: string) => new LockError(code, text, { cause: error });
-  if (is(error, "CANCELLED"))
-    return as("ERR_LOCK_CANCELLED", `${error.message} (the wait was ended by LOCK.CANCEL)`);
-  if (is(error, "CROSSSLOT"))
-    return as(
-      "ERR_LOCK_SLOTS",
-      "Several resources are taken in one slot of the cluster. Give them one hash tag: {order:42}:a and {order:42}:b.",
-    );
-  if (is(error, "ERR") && error.message.startsWith("ERR ttl must not be above lock.max-ttl"))
-    return as("ERR_LOCK_DURATION", `the duration (of runOnce: atMost) is too long: ${error.message}`);
-  return error;
+  const message = error instanceof Error ? error.message : "";
+  const found = EXPLAINED.find(([start]) => message.startsWith(start));
+  return found ? new LockError(found[1], `${message} (${found[2]})`, { cause: error }) : error;
 }
 
 const FALLBACK = `Where modules cannot be loaded, the setting \`fallback: true\` has locks by SET NX PX: there is ${LOST}`;
@@ -193,4 +211,19 @@ function missing(cause: Error, hint = FALLBACK): LockError {
     `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
     `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${hint}`;
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
+}
+
+/** Throws if a string cannot be what is wanted. */
+function checkString(request: Request): void {
+  if (request.shared) throw unavailable("a shared lock");
+  if (request.limit !== undefined) throw unavailable("a semaphore");
+  if (request.sharedFrom !== undefined) throw unavailable("a lock of several resources");
+  if (request.linger !== undefined) throw unavailable("the setting `linger`");
+  // Refused only by the release, the job would have run.
+  if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
+}
+
+function unavailable(what: string): LockError {
+  const text = `${what} is not available in the fallback: the server has no redis-lock module`;
+  return new LockError("ERR_LOCK_NO_MODULE", text);
 }

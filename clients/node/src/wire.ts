@@ -1,7 +1,5 @@
-import { performance } from "node:perf_hooks";
-import type { Command, Driver, Link, Node } from "./driver.js";
+import type { Command, Driver, Link } from "./driver.js";
 import { kindOf, redirection } from "./replies.js";
-import type { Request } from "./request.js";
 import { slotOf } from "./slot.js";
 import { End, LATE, whenAborted, within } from "./timer.js";
 
@@ -21,16 +19,7 @@ const OPEN_MS = 4000;
 const HOPS = 5;
 
 /** A reply, and the connection on which it came. */
-export interface Answer {
-  readonly reply: unknown;
-  readonly wire: Wire | undefined;
-}
-
-/** A way to wait in the server. */
-export interface Waiter {
-  /** Resolves with what the command answers when it does not wait. `end` ends the wait. */
-  ask(request: Request, command: Command, ms: number, end: End): Promise<Answer>;
-}
+export type Answer<W = Wire | undefined> = { readonly reply: unknown; readonly wire: W };
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
 export class Wire {
@@ -42,18 +31,15 @@ export class Wire {
   readonly #channels = new Map<string, Promise<unknown>>();
 
   constructor(
-    readonly node: Node,
+    driver: Driver,
+    readonly place: string,
     onMessage: (message: Buffer) => void,
   ) {
-    this.#link = node.open(() => this.close(), onMessage);
+    this.#link = driver.open(place, { onLost: () => this.close(), onMessage });
   }
 
   async connect(): Promise<void> {
-    const connecting = within(
-      OPEN_MS,
-      this.#link.connect(),
-      "the server does not answer on a new connection",
-    );
+    const connecting = within(OPEN_MS, this.#link.connect(), "no answer on a new connection");
     await connecting.catch((error) => {
       this.close();
       throw error;
@@ -99,24 +85,10 @@ export class Wire {
   }
 }
 
-/** Finds the one connection to a server, which is opened when it is first needed, and again after it was lost. */
-export function oneOfEach(open: (node: Node) => Promise<Wire>): (node: Node) => Promise<Wire> {
-  const known = new Map<string, Promise<Wire>>();
-  return (node) => {
-    const found = known.get(node.id);
-    if (found !== undefined) return found;
-    const opening = open(node);
-    const forget = () => void (known.get(node.id) === opening && known.delete(node.id));
-    known.set(node.id, opening);
-    opening.then((wire) => whenAborted(forget, wire.lost), forget);
-    return opening;
-  };
-}
-
 /** All connections of a client. */
 export class Wires {
-  /** That for what is answered at once. */
-  readonly to = oneOfEach((node) => this.open(node));
+  /** The one to each place for what is answered at once, and that which listens. */
+  readonly #known = new Map<string, Promise<Wire>>();
   readonly #all = new Set<Wire>();
   /** Where redirections have led, by slot. The libraries hear of them only if the user's commands are redirected, too. */
   readonly #moved = new Map<number, string>();
@@ -125,51 +97,62 @@ export class Wires {
   constructor(readonly driver: Driver) {}
 
   /** Sends what is answered at once, and follows a cluster's redirections. */
-  async send(command: Command, key: string, ms = ANSWER_MS): Promise<{ reply: unknown; wire: Wire }> {
-    const { cluster } = this.driver;
+  async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer<Wire>> {
     let asked: string | undefined;
     for (let hop = 0; ; hop++) {
-      const wire = await (asked ? this.to(cluster!.at(asked)) : this.of(key));
+      const wire = await (asked ? this.to(asked) : this.of(key));
       // Nothing may come between the two.
       if (asked) wire.send(["ASKING"], ms).catch(() => {});
       try {
         return { reply: await wire.send(command, ms), wire };
       } catch (error) {
         const to = redirection(error);
-        if (cluster && to && !to.isAsk) this.#moved.set(slotOf(key), to.address);
-        if (!to && kindOf(error) === "elsewhere") this.#avoid(wire.node.id, key);
-        if (!cluster || !to || hop >= HOPS) throw error;
+        if (!to && kindOf(error) === "elsewhere") this.#avoid(wire.place, key);
+        if (!to || !this.driver.addresses || hop >= HOPS) throw error;
+        if (!to.isAsk) this.#moved.set(slotOf(key), to.address);
         asked = to.isAsk ? to.address : undefined;
       }
     }
   }
 
   /** One to the server of the key, by default that for commands. */
-  async of(key: string, to = this.to): Promise<Wire> {
-    const { cluster } = this.driver;
-    const address = cluster && this.#moved.get(slotOf(key));
-    let node: Node | undefined;
+  async of(key: string, to = (place: string) => this.to(place)): Promise<Wire> {
+    const moved = this.driver.addresses && this.#moved.get(slotOf(key));
+    let place: string | undefined;
     try {
-      node = address ? cluster.at(address) : await this.driver.node(key);
-      return await to(node);
+      place = moved ?? (await this.driver.place(key));
+      if (place === undefined) throw new Error("the node of the key is not known");
+      return await to(place);
     } catch (error) {
-      this.#avoid(node?.id, key);
+      this.#avoid(place, key);
       throw error;
     }
   }
 
   /** The next command for the key goes to any other node of the cluster, which knows where the slot is now. */
   #avoid(failed: string | undefined, key: string): void {
-    const others = this.driver.cluster?.addresses().filter((address) => address !== failed) ?? [];
+    const others = this.driver.addresses?.().filter((address) => address !== failed) ?? [];
     const other = others[Math.floor(Math.random() * others.length)];
     if (other !== undefined) this.#moved.set(slotOf(key), other);
   }
 
-  async open(node: Node, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {
+  /** The one to a place for commands, or that which listens. It is opened when it is first needed, and again after it was lost. */
+  to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
+    const name = `${onMessage ? "listening" : "for commands"} ${place}`;
+    const found = this.#known.get(name);
+    if (found !== undefined) return found;
+    const opening = this.open(place, onMessage);
+    const forget = () => void (this.#known.get(name) === opening && this.#known.delete(name));
+    this.#known.set(name, opening);
+    opening.then((wire) => whenAborted(forget, wire.lost), forget);
+    return opening;
+  }
+
+  async open(place: string, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {
     if (this.driver.hasEnded()) throw new Error("the client was ended");
     // This keeps no process alive.
     this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
-    const wire = new Wire(node, onMessage);
+    const wire = new Wire(this.driver, place, onMessage);
     this.#all.add(wire);
     whenAborted(() => this.#all.delete(wire), wire.lost);
     await wire.connect();

@@ -1,4 +1,4 @@
-import { type Argument, type Driver, hostOf, isOfBytes, type Node } from "../driver.js";
+import { type Argument, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
 import { slotOf } from "../slot.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
@@ -41,51 +41,40 @@ export function ofIoredis(client: IoredisClient): Driver {
   return {
     ...common(client),
     /** The client may have selected another database since. `duplicate()` goes to that of the options. */
-    async node() {
-      const db = client.condition?.select ?? client.options.db ?? 0;
-      return nodeOf(client, String(db), { db }, false);
-    },
+    place: async () => String(client.condition?.select ?? client.options.db ?? 0),
+    open: (place, events) => open(client, { db: Number(place) }, false, events),
   };
 }
 
 export function ofIoredisCluster(client: IoredisCluster): Driver {
   const addressOf = ({ options }: IoredisClient) => `${options.host}:${options.port}`;
-  const at = (address: string) => {
-    const nodes = client.nodes();
-    const known = nodes.find((node) => addressOf(node) === address);
-    const template = known ?? nodes[0];
-    if (template === undefined) throw new Error("no node of the cluster is known");
-    return nodeOf(template, address, known ? {} : { ...hostOf(address), path: undefined }, true);
-  };
   return {
     ...common(client),
-    async node(key) {
-      const address = client.slots[slotOf(key)]?.[0];
-      if (address === undefined) throw new Error("the node of the key is not known");
-      return at(address);
+    place: async (key) => client.slots[slotOf(key)]?.[0],
+    open(place, events) {
+      const nodes = client.nodes();
+      const known = nodes.find((node) => addressOf(node) === place);
+      const template = known ?? nodes[0];
+      if (!template) throw new Error("no node of the cluster is known");
+      return open(template, known ? {} : { ...hostOf(place), path: undefined }, true, events);
     },
-    cluster: { at, addresses: () => client.nodes().map(addressOf) },
+    addresses: () => client.nodes().map(addressOf),
   };
 }
 
-function nodeOf(template: IoredisClient, id: string, override: object, isSharded: boolean): Node {
+function open(template: IoredisClient, override: object, isSharded: boolean, events: Events): Link {
+  const own = template.duplicate({ ...OPTIONS, ...override });
+  // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
+  own.on("error", () => isSharded && events.onLost());
+  own.on("moved", events.onLost);
+  own.on("end", events.onLost);
+  own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => events.onMessage(message));
   return {
-    id,
-    open(onLost, onMessage) {
-      const own = template.duplicate({ ...OPTIONS, ...override });
-      // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
-      own.on("error", () => isSharded && onLost());
-      own.on("moved", onLost);
-      own.on("end", onLost);
-      own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => onMessage(message));
-      return {
-        connect: () => own.connect(),
-        isOpen: () => own.status === "ready",
-        send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
-        subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
-        close: () => own.disconnect(),
-      };
-    },
+    connect: () => own.connect(),
+    isOpen: () => own.status === "ready",
+    send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
+    subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
+    close: () => own.disconnect(),
   };
 }
 
@@ -98,9 +87,4 @@ const OPTIONS = {
   keyPrefix: "",
   commandTimeout: undefined,
   socketTimeout: undefined,
-  enableOfflineQueue: true,
-  // Nothing is sent again by the library. Without the second option, commands in flight would never be answered.
-  autoResubscribe: false,
-  autoResendUnfulfilledCommands: false,
-  maxRetriesPerRequest: 0,
 };
