@@ -26,7 +26,7 @@ const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
 type Waiter = WaitingRoom | Listener | undefined;
 
 /** A lock that was granted. */
-export type Granted = Grant & { readonly lease: Lease };
+export type Granted = Omit<Grant, "wire"> & { readonly lease: Lease };
 
 /** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stop`. */
 export class Acquire {
@@ -118,7 +118,8 @@ export class Acquire {
       let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);
       this.note(undefined);
-      if (grant.found && grant.fence === 0) return { ...grant, lease };
+      const { fence, found } = grant;
+      if (found && fence === 0) return { fence, found, lease };
       const span = Math.min(request.duration, request.linger ?? Infinity);
       if (request.linger !== undefined && by === this.room) {
         // A hold that lingers is bound to the connection that asked, which is to be the one for renewals.
@@ -132,7 +133,8 @@ export class Acquire {
       }
       lease.renew(sent, request.duration);
       lease.pulse = grant.wire;
-      return lease.isValid(performance.now()) ? { ...grant, lease } : new Error("the grant came too late");
+      if (!lease.isValid(performance.now())) return new Error("the grant came too late");
+      return { fence: grant.fence, found, lease };
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
       this.note(failure);

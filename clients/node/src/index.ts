@@ -12,5 +12,4 @@ export type { IoredisClient, IoredisCluster } from "./drivers/ioredis.js";
 export type { Master, NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./drivers/node-redis.js";
 export type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
 export type { LockSignal, Routine } from "./lock.js";
-export type { Target } from "./server.js";
 export type { RunOnceResult, Use } from "./redlock.js";

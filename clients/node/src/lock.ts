@@ -143,11 +143,8 @@ export class Lock implements ExecutionResult {
   async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
     if (!this.isValid) throw this.redlock.failed(lost("its lease is over"));
-    await this.redlock.insist(
-      () => this.#renew(duration),
-      settings,
-      () => this.lease.until,
-    );
+    const renew = () => this.#renew(duration);
+    await this.redlock.insist(renew, settings, () => this.lease.until);
     this.endMessage = NOT_EXTENDED;
     return this;
   }

@@ -10,28 +10,30 @@ import { type Answer, LATE_MS, type Wire, type Wires } from "./wire.js";
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom {
   #idle: Wire[] = [];
-  /** Those that want to wait, in the order of their coming. The first ones may. */
+  /** Those that want to wait, in the order of their coming. */
   readonly #line = new Set<() => void>();
 
   constructor(
     private readonly wires: Wires,
     private readonly limit: number,
+    private free = limit,
   ) {}
 
-  /** Joins the line. Calls this, perhaps more than once, when a connection is free for the caller. Returns what leaves the line. */
+  /** Joins the line, and calls this when a connection is free for the caller, until it leaves. Returns what leaves the room, or the line. */
   enter(call: () => void): () => void {
     this.#line.add(call);
-    this.#callFirst();
+    this.#callNext();
     return () => {
-      this.#line.delete(call);
-      this.#callFirst();
+      if (!this.#line.delete(call)) this.free++;
+      this.#callNext();
     };
   }
 
-  #callFirst(): void {
-    let free = this.limit;
+  #callNext(): void {
     for (const call of this.#line) {
-      if (free-- <= 0) return;
+      if (this.free === 0) return;
+      this.#line.delete(call);
+      this.free--;
       call();
     }
   }

@@ -87,8 +87,9 @@ export class Wire {
 
 /** All connections of a client. */
 export class Wires {
-  /** The one to each place for what is answered at once, and that which listens. */
+  /** By place: the one for what is answered at once, and that which listens. */
   readonly #known = new Map<string, Promise<Wire>>();
+  readonly #listening = new Map<string, Promise<Wire>>();
   readonly #all = new Set<Wire>();
   /** Where redirections have led, by slot. The libraries hear of them only if the user's commands are redirected, too. */
   readonly #moved = new Map<number, string>();
@@ -138,12 +139,12 @@ export class Wires {
 
   /** The one to a place for commands, or that which listens. It is opened when it is first needed, and again after it was lost. */
   to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
-    const name = `${onMessage ? "listening" : "for commands"} ${place}`;
-    const found = this.#known.get(name);
+    const known = onMessage ? this.#listening : this.#known;
+    const found = known.get(place);
     if (found !== undefined) return found;
     const opening = this.open(place, onMessage);
-    const forget = () => void (this.#known.get(name) === opening && this.#known.delete(name));
-    this.#known.set(name, opening);
+    const forget = () => void (known.get(place) === opening && known.delete(place));
+    known.set(place, opening);
     opening.then((wire) => whenAborted(forget, wire.lost), forget);
     return opening;
   }

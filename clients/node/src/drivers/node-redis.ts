@@ -17,7 +17,7 @@ interface NodeRedis {
 
 /** What of a node-redis client (`createClient()`) is used. */
 export interface NodeRedisClient extends NodeRedis {
-  readonly options?: Options | undefined;
+  readonly options?: Record<string, any> | undefined;
   sendCommand(command: (string | Buffer)[], options?: object): Promise<unknown>;
   duplicate(override?: object): NodeRedisClient;
   sSubscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
