@@ -28,7 +28,7 @@ type Waiter = WaitingRoom | Listener | undefined;
 /** A lock that was granted. */
 export type Granted = Omit<Grant, "wire"> & { readonly lease: Lease };
 
-/** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stop`. */
+/** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stopped`. */
 export class Acquire {
   /** An answer was lost: the server may have granted it. */
   #isInDoubt = false;
