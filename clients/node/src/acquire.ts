@@ -1,14 +1,12 @@
-import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { WaitingRoom } from "./block.js";
-import { ResourceLockedError, StringLockError } from "./errors.js";
+import type { Command } from "./driver.js";
+import { ResourceLockedError, StringLockError, taken } from "./errors.js";
 import { Lease } from "./lease.js";
 import { kindOf, wordOf } from "./replies.js";
-import type { Request } from "./request.js";
-import { type Grant, type Server, taken } from "./server.js";
+import type { Grant, Request, Server } from "./server.js";
 import { Patience, type Settings } from "./settings.js";
-import { End, LATE, MAX_TIMER_MS, whenAborted, within } from "./timer.js";
-import type { Waiting, Wire } from "./wire.js";
+import { End, LATE, MAX_TIMER_MS, within } from "./timer.js";
+import type { Listener, WaitingRoom } from "./waiters.js";
 
 /** Before a command is sent again that was answered at once, and not as if it had waited. */
 const PAUSE_MS = 50;
@@ -24,19 +22,21 @@ const RELEASES = 10;
 /** The longest BLOCK that a timer can watch over. */
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
 
-/** A lock that was granted. */
-export interface Granted extends Omit<Grant, "wire"> {
-  readonly lease: Lease<Wire>;
-}
+/** How it waits, if it does. */
+type Waiter = WaitingRoom | Listener | undefined;
 
-/** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stop`. */
+/** A lock that was granted. */
+export type Granted = Omit<Grant, "wire"> & { readonly lease: Lease };
+
+/** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stopped`. */
 export class Acquire {
   /** An answer was lost: the server may have granted it. */
   #isInDoubt = false;
   /** Resolves when a connection may wait for it, which has to be given back. */
   #isCalled: Promise<boolean> | undefined;
   #leave: (() => void) | undefined;
-  readonly #stopped = new End();
+  /** Aborted from outside, the caller gets the reason. */
+  readonly stopped = new End();
   readonly #patience: Patience;
 
   /** `note` is called with the outcome of each request to the server. */
@@ -53,24 +53,17 @@ export class Acquire {
   async run(): Promise<Granted> {
     const { signal } = this.settings;
     signal?.throwIfAborted();
-    const forget = whenAborted((reason) => this.stop(reason), signal);
     try {
-      return await within(Infinity, this.#untilGranted(), LATE, this.#stopped);
+      return await within(Infinity, this.#untilGranted(), LATE, this.stopped, signal);
     } catch (error) {
-      if (kindOf(error) === "silent") this.#isInDoubt = true;
+      // What is on its way may still be granted.
+      if (this.stopped.aborted || signal?.aborted || kindOf(error) === "silent") this.#isInDoubt = true;
+      this.stopped.abort(error);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
       const isRefused = error instanceof ResourceLockedError && this.request.grace === undefined;
       if (!isRefused || this.#isInDoubt) await this.#giveUp();
       throw error;
-    } finally {
-      forget();
     }
-  }
-
-  /** The caller gets this error. What is on its way may still be granted. */
-  stop(reason: unknown): void {
-    this.#isInDoubt = true;
-    this.#stopped.abort(reason);
   }
 
   /**
@@ -99,15 +92,15 @@ export class Acquire {
   async #untilGranted(): Promise<Granted> {
     try {
       // A channel may be named at once. A connection to block is for locks that are not free.
-      let waiting = this.request.grace === undefined ? undefined : this.#listening();
+      let by = this.request.grace === undefined ? undefined : this.#listener();
       for (;;) {
-        this.#stopped.throwIfAborted();
+        this.stopped.throwIfAborted();
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
-        const answer = await within(this.#patience.left + ANSWER_MS, this.#ask(waiting, start), LATE);
+        const answer = await within(this.#patience.left + ANSWER_MS, this.#ask(by, start), LATE);
         if (!(answer instanceof Error)) return answer;
         if (this.#patience.left === 0 || this.server.driver.hasEnded()) throw answer;
-        waiting = await this.#next(answer, waiting, performance.now() - start);
+        by = await this.#next(answer, by !== undefined, performance.now() - start);
       }
     } finally {
       this.#leave?.();
@@ -115,33 +108,33 @@ export class Acquire {
   }
 
   /** Asks once. The errors after which it goes on are returned. */
-  async #ask(waiting: Waiting | undefined, start: number): Promise<Granted | Error> {
+  async #ask(by: Waiter, start: number): Promise<Granted | Error> {
     const { request, server, settings } = this;
+    const lease = new Lease(settings.driftFactor, request.linger);
     try {
       let sent = start;
-      const asking = () => server.acquire(request, waiting, this.#isInDoubt);
-      let grant = await (waiting ? this.#patience.spend(asking) : asking());
+      const ms = Math.min(this.#patience.left, settings.blockSlice, MAX_BLOCK_MS);
+      const wait = by && ((command: Command) => by.ask(request, command, ms, this.stopped));
+      let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);
       this.note(undefined);
-      const lease = new Lease<Wire>(settings.driftFactor, request.linger);
-      const { found } = grant;
-      if (found && grant.fence === 0) return { fence: 0, lease, found };
+      const { fence, found } = grant;
+      if (found && fence === 0) return { fence, found, lease };
       const span = Math.min(request.duration, request.linger ?? Infinity);
-      if (request.linger !== undefined && waiting && waiting.by === this.room) {
+      if (request.linger !== undefined && by === this.room) {
         // A hold that lingers is bound to the connection that asked, which is to be the one for renewals.
         sent = performance.now();
         grant = await server.acquire(request);
         if (!grant) throw taken(request);
-      } else if (waiting && performance.now() - start > span / 10) {
+      } else if (by && performance.now() - start > span / 10) {
         // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew.
         sent = performance.now();
         await server.renew(request, request.duration);
       }
       lease.renew(sent, request.duration);
       lease.pulse = grant.wire;
-      return lease.isValid(performance.now())
-        ? { fence: grant.fence, lease, found }
-        : new Error("the grant came too late");
+      if (!lease.isValid(performance.now())) return new Error("the grant came too late");
+      return { fence: grant.fence, found, lease };
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
       this.note(failure);
@@ -156,39 +149,31 @@ export class Acquire {
   }
 
   /** Pauses after a failure, and says how to wait next. */
-  async #next(error: Error, waiting: Waiting | undefined, took: number): Promise<Waiting | undefined> {
+  async #next(error: Error, hasWaited: boolean, took: number): Promise<Waiter> {
     const patience = this.#patience;
     if (!(error instanceof ResourceLockedError)) {
       if (kindOf(error) === "elsewhere" || wordOf(error) === "UNBLOCKED") await patience.sleep(PAUSE_MS);
-      else await patience.pause(waiting ? 0 : took);
+      else await patience.pause();
       return undefined;
     }
-    if (error instanceof StringLockError) return void (await patience.sleep(error.retryAfter));
     // Nobody tells when a string ends.
+    if (error instanceof StringLockError) return void (await patience.sleep(PAUSE_MS));
     if (this.server.isFallback(this.request)) return void (await patience.pause());
     // A guard that makes no new grant may answer at once.
-    if (waiting && took < PAUSE_MS) await patience.sleep(PAUSE_MS);
-    const listening = this.#listening();
-    if (listening) return listening;
+    if (hasWaited && took < PAUSE_MS) await patience.sleep(PAUSE_MS);
+    const listener = this.#listener();
+    if (listener) return listener;
     this.#isCalled ??= new Promise((call) => (this.#leave = this.room.enter(() => call(true))));
-    const isCalled = this.#isCalled;
     const { retryDelay, grace } = this.settings;
     // Without a free connection the lock is asked for again, as node-redlock would, and the server keeps the place.
     const atMost = Math.min(retryDelay || PAUSE_MS, grace / 2, patience.left);
-    const isFree = await patience.spend(() => within(atMost, isCalled, LATE).catch(() => false));
-    return isFree ? this.#by(this.room) : undefined;
+    const isFree = await within(atMost, this.#isCalled, LATE).catch(() => false);
+    return isFree ? this.room : undefined;
   }
 
-  #listening(): Waiting | undefined {
-    const { server, settings } = this;
-    const canListen =
-      settings.waitBy === "notify" && !server.listener.isRefused && !server.isFallback(this.request);
-    return canListen ? this.#by(server.listener) : undefined;
-  }
-
-  #by(by: Waiting["by"]): Waiting {
-    const ms = Math.min(this.#patience.left, this.settings.blockSlice, MAX_BLOCK_MS);
-    // BLOCK 0 would wait for ever.
-    return { by, ms: Math.max(1, Math.floor(ms)), end: this.#stopped };
+  #listener(): Waiter {
+    const { listener } = this.server;
+    const canListen = this.settings.waitBy === "notify" && !listener.isRefused;
+    return canListen && !this.server.isFallback(this.request) ? listener : undefined;
   }
 }

@@ -1,5 +1,3 @@
-import { within } from "./timer.js";
-
 /** An argument of a command. */
 export type Argument = string | number | Buffer;
 
@@ -10,11 +8,9 @@ export function isOfBytes([name]: Command): boolean {
   return name === "GET" || name === "LOCK.ONCE";
 }
 
-/** How long the server may be silent on a new connection, and how long opening may take in all. */
-const OPEN_MS = 4000;
-
 /** A connection of our own, to one server. Once it is lost it stays lost, and the library answers nothing on it any more. */
 export interface Link {
+  connect(): Promise<unknown>;
   isOpen(): boolean;
   send(command: Command): Promise<unknown>;
   /** In a cluster to a shard channel. */
@@ -22,12 +18,11 @@ export interface Link {
   close(): unknown;
 }
 
-/** A server, and how to reach it. */
-export interface Node {
-  /** Of its database; in a cluster its address. */
-  readonly id: string;
-  /** `onLost` is called when the connection, or only a channel, was lost. */
-  open(onLost: () => void, onMessage: (message: Buffer) => void): Promise<Link>;
+/** What a link calls. */
+export interface Events {
+  /** The connection, or only a channel, was lost. */
+  onLost(): void;
+  onMessage(message: Buffer): void;
 }
 
 /**
@@ -41,27 +36,15 @@ export interface Driver {
   hasEnded(): boolean;
   /** Ends the user's client. */
   end(): unknown;
-  /** Where the key is, as far as the client knows. */
-  node(key: string): Promise<Node>;
-  /** Of a cluster client only. */
-  readonly cluster?: {
-    /** The node that has this address. */
-    at(address: string): Node;
-    /** Has the client ask again where the slots are. */
-    discover(key: string): Promise<unknown>;
-  };
+  /** Where the key is, as far as the client knows: a database, in a cluster the address of a node. */
+  place(key: string): Promise<string | undefined>;
+  open(place: string, events: Events): Link;
+  /** Of a cluster client only: those of the nodes that it knows. */
+  addresses?(): string[];
 }
 
 /** `host:port`, of which the host may have colons. */
 export function hostOf(address: string): { host: string; port: number } {
   const colon = address.lastIndexOf(":");
   return { host: address.slice(0, colon), port: Number(address.slice(colon + 1)) };
-}
-
-/** Connects. The libraries have a time-out for the way to the server, and none for its answers. */
-export async function connect(own: { connect(): Promise<unknown> }, end: () => unknown): Promise<void> {
-  await within(OPEN_MS, own.connect(), "the server does not answer on a new connection").catch((error) => {
-    end();
-    throw error;
-  });
 }

@@ -1,5 +1,6 @@
 import type { Client } from "./drivers/client.js";
 import { kindOf } from "./replies.js";
+import type { Target } from "./server.js";
 
 /** What one attempt of an operation came to. With one server there is one vote. */
 export interface ExecutionStats {
@@ -35,57 +36,26 @@ export type ErrorCode =
   /** The server did not answer in time, or could not do it now. */
   | "ERR_LOCK_UNAVAILABLE";
 
-/** Another client holds the resource. In an extension, a release or a check: this client no longer holds it. */
-export class ResourceLockedError extends Error {
-  override readonly name: string = "ResourceLockedError";
+/** An error of this package: why an operation failed. */
+export class LockError extends Error {
+  override readonly name: string = "LockError";
 
   constructor(
+    readonly code: ErrorCode,
     message: string,
-    readonly code: ErrorCode = "ERR_LOCK_TAKEN",
+    options?: ErrorOptions,
   ) {
-    super(message);
+    super(message, options);
   }
+}
+
+/** Another client holds the resource. In an extension, a release or a check: this client no longer holds it. */
+export class ResourceLockedError extends LockError {
+  override readonly name = "ResourceLockedError";
 }
 
 /** A client that knows only string locks (`SET key value NX PX ttl`) holds the resource. It has no queue to wait in. */
-export class StringLockError extends ResourceLockedError {
-  constructor(
-    resource: string,
-    /** When to ask again, in milliseconds. */
-    readonly retryAfter: number,
-  ) {
-    super(`${resource} is held by a client with a string lock`);
-  }
-}
-
-/** An operator has ended the wait by LOCK.CANCEL. */
-export class LockCancelledError extends Error {
-  override readonly name = "LockCancelledError";
-  readonly code = "ERR_LOCK_CANCELLED";
-}
-
-/** The duration is longer than the server's setting `lock.max-ttl`. */
-export class DurationError extends Error {
-  override readonly name = "DurationError";
-  readonly code = "ERR_LOCK_DURATION";
-}
-
-/** The resources of a multi-lock are in several slots of a cluster. */
-export class SlotsError extends TypeError {
-  readonly code = "ERR_LOCK_SLOTS";
-}
-
-/** The server does not know the command that was asked for. */
-export class UnsupportedError extends Error {
-  override readonly name: string = "UnsupportedError";
-  readonly code: ErrorCode = "ERR_LOCK_UNSUPPORTED";
-}
-
-/** The server does not have the redis-lock module, or the operation is not available without it. */
-export class ModuleMissingError extends UnsupportedError {
-  override readonly name = "ModuleMissingError";
-  override readonly code = "ERR_LOCK_NO_MODULE";
-}
+export class StringLockError extends ResourceLockedError {}
 
 /** An operation did not succeed. `cause` and `code` tell why; `attempts` have one entry for each request. */
 export class ExecutionError extends Error implements ExecutionResult {
@@ -99,19 +69,25 @@ export class ExecutionError extends Error implements ExecutionResult {
     options?: ErrorOptions,
   ) {
     super(message, options);
-    this.code = codeOf(options?.cause);
+    const cause = options?.cause;
+    if (cause instanceof LockError) this.code = cause.code;
+    else this.code = kindOf(cause) === "final" ? "ERR_LOCK_REFUSED" : "ERR_LOCK_UNAVAILABLE";
   }
 }
 
-/** An error of this package has a code of its own. */
-export function codeOf(error: unknown): ErrorCode {
-  const code = (error as { code?: unknown } | undefined)?.code;
-  if (typeof code === "string" && code.startsWith("ERR_LOCK_")) return code as ErrorCode;
-  return kindOf(error) === "final" ? "ERR_LOCK_REFUSED" : "ERR_LOCK_UNAVAILABLE";
+export function taken({ resources }: Target): ResourceLockedError {
+  // Most waits begin with one, and its stack would cost more than all else. It shows no code of the
+  // user's, and the `ExecutionError` around it has one.
+  const { stackTraceLimit } = Error;
+  Reflect.set(Error, "stackTraceLimit", 0);
+  const text = `${resources.join(", ")} is held by another client`;
+  const error = new ResourceLockedError("ERR_LOCK_TAKEN", text);
+  Reflect.set(Error, "stackTraceLimit", stackTraceLimit);
+  return error;
 }
 
 export function lost(resource: string): ResourceLockedError {
-  return new ResourceLockedError(`not held any more: ${resource}`, "ERR_LOCK_LOST");
+  return new ResourceLockedError("ERR_LOCK_LOST", `not held any more: ${resource}`);
 }
 
 export function warn(code: string, text: string): void {

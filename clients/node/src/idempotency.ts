@@ -47,16 +47,15 @@ const KEPT = /^(content-(type|encoding|language)|etag|last-modified|link|locatio
 export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}) {
   const { keep = DAY_MS, ttl = 30_000, wait = 0, owner = caller } = settings;
   return (request: WebRequest, response: ServerResponse, next: (error?: unknown) => void): void => {
-    const key = request.headers["idempotency-key"];
-    if (key === undefined || key === "") return next();
-    const hasBody =
-      request.headers["transfer-encoding"] !== undefined ||
-      Number(request.headers["content-length"] ?? 0) > 0;
+    const { body, headers, method = "" } = request;
+    const key = headers["idempotency-key"];
+    if (!key) return next();
+    const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
     if (hasBody && !request.readableDidRead)
       return next(new Error("idempotency() stands behind what parses the body, such as express.json()."));
     const target = request.originalUrl ?? request.url ?? "";
-    const fingerprint = digest(request.method ?? "", target, textOf(request.body));
-    let first: Recorded | undefined;
+    const fingerprint = digest(method, target, body);
+    let first: Awaited<ReturnType<typeof recorded>> | undefined;
     const make = async () => {
       first = await recorded(response, next);
       if (first.answer.status >= 500) throw new Error("a server error is not kept");
@@ -85,17 +84,11 @@ export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}
   };
 }
 
-/** What a handler has answered, and how to send it. */
-interface Recorded {
-  readonly answer: Omit<Answer, "request">;
-  send(): void;
-}
-
-/** Runs the handlers, and resolves when they have answered. Nothing is sent before `send`. */
-function recorded(response: ServerResponse, next: () => void): Promise<Recorded> {
+/** Runs the handlers, and resolves with what they have answered, and with how to send it. Nothing is sent before `send`. */
+function recorded(response: ServerResponse, next: () => void) {
   const { destroy, end, flushHeaders, write, writeHead } = response;
   const chunks: Buffer[] = [];
-  return new Promise((resolve, reject) => {
+  return new Promise<{ answer: Omit<Answer, "request">; send: () => void }>((resolve, reject) => {
     /** Also calls the callback that a writer may have given. */
     const add = (...args: unknown[]) => {
       const [chunk, encoding] = args;
@@ -149,13 +142,5 @@ function problem(response: ServerResponse, status: number, title: string): void 
 
 const caller = ({ headers }: WebRequest) => `${headers.authorization ?? ""}\n${headers.cookie ?? ""}`;
 
-function textOf(body: unknown): string | Uint8Array {
-  return typeof body === "string" || body instanceof Uint8Array ? body : (JSON.stringify(body) ?? "");
-}
-
-/** The same only for the same texts in the same order. */
-function digest(...texts: (string | Uint8Array)[]): string {
-  const hash = createHash("sha256");
-  for (const text of texts) hash.update(`${Buffer.byteLength(text)}:`).update(text);
-  return hash.digest("hex");
-}
+/** The same only for the same values in the same order. */
+const digest = (...values: unknown[]) => createHash("sha256").update(JSON.stringify(values)).digest("hex");

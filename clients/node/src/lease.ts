@@ -1,3 +1,5 @@
+import type { Wire } from "./wire.js";
+
 /** The least part of a lease that is taken off for clocks of different speeds: a server's guard counts on no less. */
 const LEAST_DRIFT = 0.01;
 
@@ -6,22 +8,17 @@ export function drift(duration: number, driftFactor: number): number {
   return Math.round(Math.max(driftFactor, LEAST_DRIFT) * duration) + 2;
 }
 
-/** A connection, and when a request was sent on it that was answered: until then it is known to have lived. */
-export interface Pulse {
-  readonly aliveAt: number;
-}
-
 /**
  * Until when this process may believe that it holds the lock. Times are those of a monotonic clock, which the caller reads.
  *
  * With `linger` the server ends the hold so long after it has lost the connection. So the lease is over `linger` after the last moment at
  * which the connection was known to live, or at which the server was known to have the hold.
  */
-export class Lease<P extends Pulse = Pulse> {
+export class Lease {
   #until = -Infinity;
   #known = -Infinity;
   /** The connection that the server has bound the hold to. */
-  pulse: P | undefined;
+  pulse: Wire | undefined;
   /** For good, whatever a later answer says. */
   isOver = false;
 

@@ -1,16 +1,15 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-import { performance } from "node:perf_hooks";
 import type { Argument } from "./driver.js";
-import { ExecutionError, lost, ResourceLockedError, StringLockError, UnsupportedError } from "./errors.js";
-import type { ExecutionResult, ExecutionStats } from "./errors.js";
+import { type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
+import { ResourceLockedError, StringLockError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf, wordOf } from "./replies.js";
-import type { Request } from "./request.js";
-import { checkDuration, DEFAULT_SETTINGS, type ReleaseSettings, type Settings } from "./settings.js";
-import { Measured } from "./telemetry.js";
-import { LATE, MAX_TIMER_MS, within } from "./timer.js";
-import { ANSWER_MS, type Wire } from "./wire.js";
+import type { Request } from "./server.js";
+import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
+import { measure } from "./telemetry.js";
+import { MAX_TIMER_MS, within } from "./timer.js";
+import { ANSWER_MS } from "./wire.js";
 
 /** The connection of a hold with `linger` may take so long to say that it lives. */
 const PONG_MS = 2000;
@@ -36,10 +35,11 @@ export class Lock implements ExecutionResult {
   /** The token, by which the server knows the owner. */
   readonly value: string;
   readonly #controller = new AbortController();
-  readonly #hold: Measured;
-  /** For the end of the lease, once somebody wants to hear of it, or for the next extension, which is due then. */
+  readonly #endHold: ReturnType<typeof measure>;
+  /** For the end of the lease, or for the next extension. */
   #timer: NodeJS.Timeout | undefined;
-  #due = Infinity;
+  /** When the next extension is due. Undefined while nobody wants to hear of the end of the lease either. */
+  #due: number | undefined;
   #failure: Error | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
@@ -55,39 +55,38 @@ export class Lock implements ExecutionResult {
     readonly redlock: Redlock,
     /** @internal */
     readonly request: Request,
-    /** One for each time that the server was asked. */
-    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    private readonly settings: Settings,
     /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
     readonly fence: number,
     /** @internal */
-    readonly lease: Lease<Wire>,
-    /** @internal How long before the end of the lease it is extended. */
-    readonly threshold: number,
+    readonly lease: Lease,
+    /** One for each time that the server was asked. */
+    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
   ) {
     this.resources = request.resources;
     this.value = request.token;
-    this.#hold = new Measured("hold", request.resources);
+    this.#endHold = measure("hold", request.resources);
     if (request.linger !== undefined) this.#linger(request.linger);
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
   get isValid(): boolean {
-    return this.#ended === undefined && this.lease.isValid(performance.now());
+    return this.lease.isValid(performance.now());
   }
 
   /** Milliseconds until the lease is over. */
   get remaining(): number {
-    return this.#ended === undefined ? this.lease.remaining(performance.now()) : 0;
+    return this.lease.remaining(performance.now());
   }
 
-  /** When the lease is over, in milliseconds since 1970; 0 after `release`. To look at: what counts is a clock that is never set. */
+  /** When the lease is over, in milliseconds since 1970; 0 after it, or `release`. To look at: what counts is a clock that is never set. */
   get expiration(): number {
-    return this.#ended === undefined ? Math.floor(Date.now() + this.remaining) : 0;
+    return this.isValid ? Math.floor(Date.now() + this.remaining) : 0;
   }
 
   /** Aborted when the lock is lost, at the end of its lease at the latest. A release is no loss. */
   get signal(): LockSignal {
-    if (this.#timer === undefined) this.#plan();
+    if (this.#due === undefined) this.#plan(Infinity);
     return this.#controller.signal;
   }
 
@@ -111,27 +110,31 @@ export class Lock implements ExecutionResult {
       const ms = Math.max(this.remaining, ANSWER_MS);
       return await this.redlock.server.exec(this.request, [command, ...args], ms);
     } catch (error) {
-      if (!(error instanceof ResourceLockedError || error instanceof UnsupportedError)) throw error;
-      throw new ExecutionError(`The command was not run. (${error.message})`, [], { cause: error });
+      throw error instanceof LockError ? this.redlock.failed(error) : error;
     }
   }
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
+    const options = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
     const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false });
+    this.lease.isOver = true;
     const release = async () => {
       try {
-        await this.redlock.server.release(this.request, settings.atLeast);
-        this.#settle(true);
+        await this.redlock.server.release(this.request, ...options);
       } catch (error) {
         if (kindOf(error) === "silent") ended.isInDoubt = true;
         if (!(error instanceof ResourceLockedError)) throw error;
         // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
-        const isDone = ended.isInDoubt && performance.now() < ended.until;
-        this.#settle(isDone);
-        if (!isDone) throw error;
+        this.#isSettled = true;
+        if (!ended.isInDoubt || performance.now() >= ended.until) {
+          this.#endHold(false);
+          throw error;
+        }
       }
+      this.#isSettled = true;
+      this.#endHold(true);
     };
     return { attempts: await this.redlock.insist(release, settings, () => ended.until) };
   }
@@ -139,10 +142,7 @@ export class Lock implements ExecutionResult {
   /** Sets the lease anew, from now on. Returns this lock. */
   async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
-    if (!this.isValid)
-      throw new ExecutionError("Cannot extend an already-expired lock.", [], {
-        cause: lost("its lease is over"),
-      });
+    if (!this.isValid) throw this.redlock.failed(lost("its lease is over"));
     const renew = () => this.#renew(duration);
     await this.redlock.insist(renew, settings, () => this.lease.until);
     this.endMessage = NOT_EXTENDED;
@@ -155,8 +155,8 @@ export class Lock implements ExecutionResult {
     // the linger only. Of a duration shorter than the threshold a third is enough.
     const { duration, linger = duration } = this.request;
     const third = Math.min(duration, linger) / 3;
-    const left = this.remaining - Math.min(this.threshold, duration / 3);
-    this.#extendIn(Math.max(RETRY_MS, Math.min(left, third)));
+    const left = this.remaining - Math.min(this.settings.automaticExtensionThreshold, duration / 3);
+    this.#plan(performance.now() + Math.max(RETRY_MS, Math.min(left, third)));
     return this;
   }
 
@@ -178,40 +178,30 @@ export class Lock implements ExecutionResult {
       if (this.#ended !== undefined) return;
       await within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
     };
-    let value: T;
     try {
-      value = await routine(signal, this);
+      const value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
-      if (this.#ended === undefined && !this.isValid)
-        this.#lose(new Error("The lease was over before the routine was."));
+      if (!this.isValid) this.#lose(new Error("The lease was over before the routine was."));
       signal.throwIfAborted();
+      await release();
+      return value;
     } catch (error) {
       // Nobody waits for a server that may not answer to release what is lost.
       const released = release().catch(() => {});
       if (!signal.aborted) await released;
       throw error;
     }
-    await release();
-    return value;
-  }
-
-  /** @internal For `once`: stores the value if the lock is still held. */
-  async store(value: Buffer, keep: number): Promise<void> {
-    const { redlock, request, signal } = this;
-    const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep], ANSWER_MS);
-    const saving = redlock.insist(save, DEFAULT_SETTINGS, () => this.lease.until);
-    await within(Infinity, saving, LATE, signal);
   }
 
   async #renew(duration: number): Promise<void> {
     const { lease, request } = this;
+    if (!this.isValid) throw lost("its lease is over");
+    const sent = performance.now();
+    const mine = ++this.#extensions;
+    // If it is shortened, then also by a request whose answer does not come.
+    lease.shorten(sent, duration);
+    this.#plan();
     try {
-      if (!this.isValid) throw lost("its lease is over");
-      const sent = performance.now();
-      const mine = ++this.#extensions;
-      // If it is shortened, then also by a request whose answer does not come.
-      lease.shorten(sent, duration);
-      if (this.#timer !== undefined) this.#plan();
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
       const wire = await this.redlock.server.renew(request, duration, ms);
@@ -221,10 +211,10 @@ export class Lock implements ExecutionResult {
       lease.renew(sent, duration);
       if (request.linger !== undefined && lease.pulse !== wire) await this.#bind(duration);
     } catch (error) {
-      if (error instanceof ResourceLockedError && this.#ended === undefined) lease.isOver = true;
+      if (error instanceof ResourceLockedError) lease.isOver = true;
       throw error;
     } finally {
-      if (this.#timer !== undefined) this.#plan();
+      this.#plan();
     }
   }
 
@@ -260,27 +250,22 @@ export class Lock implements ExecutionResult {
     const heart = setInterval(beat, linger / 3).unref();
   }
 
-  #extendIn(ms: number): void {
-    this.#due = performance.now() + ms;
-    this.#plan();
-  }
-
   /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */
-  #plan(): void {
+  #plan(due = this.#due): void {
     clearTimeout(this.#timer);
-    if (this.#ended !== undefined || this.#controller.signal.aborted) return;
-    const ms = Math.max(0, Math.min(this.remaining, this.#due - performance.now()));
-    this.#timer = setTimeout(() => this.#wake(), Math.min(Math.ceil(ms), MAX_TIMER_MS));
-  }
-
-  #wake(): void {
-    if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
-    else if (performance.now() < this.#due) this.#plan();
-    else void this.#extendOnce();
+    this.#due = due;
+    if (due === undefined || this.#ended !== undefined || this.#controller.signal.aborted) return;
+    const ms = Math.max(0, Math.min(this.remaining, due - performance.now()));
+    const wake = () => {
+      if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
+      else if (performance.now() < due) this.#plan();
+      else void this.#extendOnce();
+    };
+    this.#timer = setTimeout(wake, Math.min(Math.ceil(ms), MAX_TIMER_MS));
   }
 
   async #extendOnce(): Promise<void> {
-    this.#extendIn(Infinity);
+    this.#plan(Infinity);
     try {
       await this.redlock.insist(() => this.#renew(this.request.duration));
       this.#failure = undefined;
@@ -290,7 +275,7 @@ export class Lock implements ExecutionResult {
       const { cause } = this.#failure;
       if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
-      else if (kindOf(cause) !== "final") this.#extendIn(RETRY_MS);
+      else if (kindOf(cause) !== "final") this.#plan(performance.now() + RETRY_MS);
     }
   }
 
@@ -298,13 +283,8 @@ export class Lock implements ExecutionResult {
     clearTimeout(this.#timer);
     const { signal } = this.#controller;
     if (this.#ended !== undefined || signal.aborted) return;
-    this.#hold.end(false, error);
+    this.#endHold(false, error);
     (signal as LockSignal).error = error;
     this.#controller.abort(error);
-  }
-
-  #settle(isReleased: boolean): void {
-    this.#isSettled = true;
-    this.#hold.end(isReleased);
   }
 }

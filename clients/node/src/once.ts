@@ -1,10 +1,10 @@
-import { performance } from "node:perf_hooks";
 import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import type { Outcome, Redlock } from "./redlock.js";
-import { checkDuration } from "./settings.js";
-import { checkNames } from "./several.js";
-import { whenAborted } from "./timer.js";
+import { checkNames, type Outcome, type Redlock } from "./redlock.js";
+import { kindOf } from "./replies.js";
+import { checkDuration, DEFAULT_SETTINGS } from "./settings.js";
+import { lockOf } from "./slot.js";
+import { LATE, whenAborted, within } from "./timer.js";
 
 /** How long the others wait between two questions where no connection waits for them. */
 const ASK_AGAIN_MS = 100;
@@ -37,20 +37,16 @@ export interface Packing<T> {
  * value do not all find it early at the same moment (Vattani, Chierichetti and Lowenstein, 2015).
  */
 export class XFetch {
-  #measured = 0;
+  /** @internal How long the last making took. */
+  measured = 0;
 
   /** `delta`: how long the making takes, measured if it is not given. `beta`: above 1 is sooner. */
   constructor(private readonly given: { readonly delta?: number; readonly beta?: number } = {}) {}
 
   /** @internal How long before its end a value counts as early this time. */
   draw(): number {
-    const { delta = this.#measured, beta = 1 } = this.given;
+    const { delta = this.measured, beta = 1 } = this.given;
     return -delta * beta * Math.log(1 - Math.random());
-  }
-
-  /** @internal The making took so long. */
-  madeIn(ms: number): void {
-    this.#measured = ms;
   }
 }
 
@@ -93,13 +89,22 @@ export async function once<T>(
   const earlyMs = drawn === null ? null : Math.floor(Math.min(drawn, keep / 2));
   signal?.throwIfAborted();
   const until = performance.now() + wait;
-  const [seen, left] = await redlock.look(name);
+  const key = redlock.server.driver.prefix + name;
+  const [seen, left] = await look(redlock, key);
   if (seen !== null && (left < 0 || earlyMs === null || left > earlyMs)) return unpack(seen);
   const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
   const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
   const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
-  const target = { resources: [name], early: earlyMs };
-  const { lock, found = seen } = await redlock.takeOrFind(target, ttl, retries).catch((error): Outcome => {
+  // The lock has a ttl, and no linger. There is no value in the fallback.
+  const lockOfIt = {
+    keys: [lockOf(key)],
+    result: key,
+    early: earlyMs,
+    linger: undefined,
+    mayFallBack: false,
+  };
+  const target = { resources: [name], ...lockOfIt };
+  const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error): Outcome => {
     // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
     const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
     if (seen !== null && isPassing) return {};
@@ -113,8 +118,8 @@ export async function once<T>(
     await lock.keep().use(async () => {
       const start = performance.now();
       made = Buffer.from(pack(await make(both.signal)));
-      if (early instanceof XFetch) early.madeIn(performance.now() - start);
-      await lock.store(made, keep);
+      if (early instanceof XFetch) early.measured = performance.now() - start;
+      await store(lock, made, keep);
     });
   } catch (error) {
     if (made === undefined) {
@@ -134,4 +139,23 @@ export async function once<T>(
 function asIs(value: unknown): string | Uint8Array {
   if (typeof value === "string" || value instanceof Uint8Array) return value;
   throw new TypeError("A value is text or bytes, or `pack` makes them of it.");
+}
+
+/** The value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its end. */
+async function look(redlock: Redlock, key: string): Promise<[value: Buffer | null, left: number]> {
+  try {
+    const asking = (["GET", "PTTL"] as const).map((word) => redlock.server.send([word, key], key));
+    const [value, left] = await Promise.all(asking);
+    return [value!.reply as Buffer | null, Number(left!.reply)];
+  } catch (error) {
+    if (kindOf(error) === "final") throw redlock.failed(error);
+    return [null, -1];
+  }
+}
+
+/** Stores the value if the lock is still held. */
+async function store({ redlock, request, lease, signal }: Lock, value: Buffer, keep: number): Promise<void> {
+  const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep]);
+  const saving = redlock.insist(save, DEFAULT_SETTINGS, () => lease.until);
+  await within(Infinity, saving, LATE, signal);
 }

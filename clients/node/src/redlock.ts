@@ -1,24 +1,23 @@
 import { randomUUID } from "node:crypto";
 import { EventEmitter } from "node:events";
-import { performance } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Acquire } from "./acquire.js";
-import { WaitingRoom } from "./block.js";
 import type { Client } from "./drivers/client.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
 import { drift } from "./lease.js";
 import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
-import type { Request, Target } from "./request.js";
-import { Server } from "./server.js";
-import { checkDuration, checkSettings, DEFAULT_SETTINGS, Patience, withDefaults } from "./settings.js";
-import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
-import { checkNames, MAX_RESOURCES, MultiLock, nullIfHeld, Semaphore } from "./several.js";
-import { lockOf } from "./slot.js";
-import { loaded, Measured } from "./telemetry.js";
+import { type Request, Server, type Target } from "./server.js";
+import { checkDuration, checkRange, checkSettings, DEFAULT_SETTINGS, Patience } from "./settings.js";
+import { type ReleaseSettings, type RunOnceSettings, type Settings, withDefaults } from "./settings.js";
+import { loaded, measure } from "./telemetry.js";
+import { WaitingRoom } from "./waiters.js";
 
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
+
+const MAX_RESOURCES = 128;
+const MAX_PERMITS = 2 ** 31 - 1;
 
 /** A routine, and settings before it if there are any. */
 export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
@@ -43,7 +42,6 @@ export class Redlock extends EventEmitter {
   readonly settings: Settings;
   /** @internal */
   readonly server: Server;
-  readonly #client: Client;
   readonly #room: WaitingRoom;
   /** What may have a place in a queue, until it has ended. */
   readonly #acquires = new Map<Acquire, Promise<unknown>>();
@@ -59,25 +57,24 @@ export class Redlock extends EventEmitter {
     if (client === undefined) throw new Error("Redlock must be instantiated with at least one redis client.");
     if (others.length > 0)
       throw new TypeError(
-        "Redlock takes one client: a quorum of independent servers has no queue and no fence. examples/quorum shows the algorithm.",
+        "Redlock takes one client: a quorum has no queue and no fence. See examples/quorum.",
       );
     this.settings = withDefaults(settings, { ...DEFAULT_SETTINGS });
-    this.#client = client;
     this.server = Server.of(client);
-    this.#room = new WaitingRoom(this.server.wires, this.settings.maxWaitingConnections);
+    this.#room = new WaitingRoom(this.server, this.settings.maxWaitingConnections);
   }
 
   /** Ends all connections, the given client's too, and all waits. Holds end with their leases. */
   async quit(): Promise<void> {
     this.#hasQuit = true;
-    for (const acquire of this.#acquires.keys()) acquire.stop(new Error("the client was ended"));
+    for (const acquire of this.#acquires.keys()) acquire.stopped.abort(new Error("the client was ended"));
     await Promise.allSettled(this.#acquires.values());
-    await this.server.wires.quit();
+    await this.server.quit();
   }
 
   /** Takes all resources for `duration` milliseconds, or none. Rejects with an `ExecutionError` when the waiting time is over. */
   async acquire(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
-    return this.take(this.#target(resources, settings), duration, settings);
+    return this.#all(resources, settings).acquire(duration, settings);
   }
 
   /** Takes shared holds: any number of readers have them at the same time. */
@@ -90,71 +87,96 @@ export class Redlock extends EventEmitter {
     return this.acquire(resources, duration, { ...settings, shared: false });
   }
 
-  /** A semaphore: at most `permits` hold the resource at the same time. */
-  semaphore(resource: string, permits: number): Semaphore {
-    return new Semaphore(this, resource, permits);
+  /**
+   * Runs the routine under a lock that is extended until it has ended. The signal is aborted when the lock is lost; then this
+   * rejects, even if the routine has gone on to its end.
+   */
+  async using<T>(resources: string[], duration: number, ...how: Use<T>): Promise<T> {
+    return this.#all(resources, how.length === 2 ? how[0] : {}).using(duration, ...how);
   }
 
-  /** Several resources that are taken in one step, exclusive ones and shared ones. */
-  multiLock(exclusive: readonly string[], shared: readonly string[] = []): MultiLock {
-    return new MultiLock(this, exclusive, shared);
+  /** Several resources are taken in one step, in one order for all. */
+  #all(resources: readonly string[], settings: Partial<Settings>): Taken {
+    checkNames(resources);
+    const sorted = [...new Set(resources)].sort();
+    if (sorted.length === 1) return new Taken(this, { resources: sorted });
+    const { shared } = withDefaults(settings, this.settings);
+    return new Taken(this, { resources: sorted, sharedFrom: shared ? 0 : sorted.length });
   }
 
-  /** @internal For `Semaphore` and `MultiLock`. */
-  async take(target: Target, duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
-    return (await this.takeOrFind(target, duration, settings)).lock!;
+  /** A semaphore: at most `permits` hold the resource at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
+  semaphore(resource: string, permits: number): Taken {
+    checkRange("The permits", permits, 1, MAX_PERMITS);
+    // A permit is no reader's hold.
+    return new Taken(this, { resources: [resource], limit: permits, shared: false });
   }
 
-  /** @internal For `take` and `once`. A value may be found, without a lock or beside it. */
-  async takeOrFind(target: Target, duration: number, settings: Partial<Settings>): Promise<Outcome> {
-    checkDuration(duration);
+  /** Several resources that are taken in one step, exclusive ones and shared ones. While it waits for them it holds none. */
+  multiLock(exclusive: readonly string[], shared: readonly string[] = []): Taken {
+    for (const list of [exclusive, shared]) checkNames(list);
+    const resources = [...exclusive, ...shared];
+    if (new Set(resources).size < resources.length)
+      throw new Error("A resource of a multi-lock was named twice.");
+    return new Taken(this, { resources, sharedFrom: exclusive.length });
+  }
+
+  /**
+   * Runs the job, unless it is running elsewhere, or was begun less than `atLeast` milliseconds ago. Does not wait. The lock ends after
+   * `atMost`, and nothing extends it: choose more than the job ever takes. The signal is aborted then, and this rejects.
+   */
+  async runOnce<T>(
+    name: string,
+    { atMost, atLeast = 0, ...settings }: RunOnceSettings,
+    job: Routine<T>,
+  ): Promise<RunOnceResult<T>> {
+    checkRange("`atLeast`", atLeast, 0, atMost);
+    const option = atLeast > 0 ? { atLeast } : {};
+    // Readers would all run it.
+    const alone = { ...settings, shared: false };
+    const lock = await new Taken(this, { resources: [name], ...option }).tryAcquire(atMost, alone);
+    if (lock === null) return { hasRun: false };
+    lock.endMessage = "The job took longer than `atMost`.";
+    return { hasRun: true, value: await lock.use(job, { ...settings, ...option }) };
+  }
+
+  /** @internal A value may be found, without a lock or beside it. */
+  async take(target: Target, duration: number, settings: Partial<Settings>): Promise<Outcome> {
     const effective = withDefaults(settings, this.settings);
+    checkDuration(duration);
     checkSettings(effective);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
     const { attempts, note } = this.#attempts(effective);
-    const request = this.#request(target, duration, effective);
+    const request: Request = {
+      keys: target.resources.map((resource) => this.server.driver.prefix + resource),
+      // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
+      token: randomUUID(),
+      duration,
+      shared: effective.shared,
+      grace: new Patience(effective).left === 0 ? undefined : effective.grace,
+      linger: effective.linger,
+      mayFallBack: this.settings.fallback,
+      // Last: V8 takes 100 times as long to add so many properties to a copy.
+      ...target,
+    };
     const acquire = new Acquire(this.server, this.#room, request, effective, note);
-    const wait = new Measured("wait", target.resources);
+    const endWait = measure("wait", target.resources);
     try {
       if (this.#hasQuit) throw new Error("the client was ended");
       const granting = acquire.run();
       this.#acquires.set(acquire, granting);
       const { fence, lease, found } = await granting;
       const isHeld = !found || fence !== 0;
-      wait.end(isHeld);
-      if (!isHeld) return { found };
-      return {
-        lock: new Lock(this, request, attempts, fence, lease, effective.automaticExtensionThreshold),
-        found,
-      };
+      endWait(isHeld);
+      return isHeld ? { lock: new Lock(this, request, effective, fence, lease, attempts), found } : { found };
     } catch (error) {
-      wait.end(false, error);
+      endWait(false, error);
       if (effective.signal?.aborted && error === effective.signal.reason) throw error;
-      throw this.#failed(attempts, error);
+      throw this.failed(error, attempts);
     } finally {
       this.#acquires.delete(acquire);
     }
-  }
-
-  #request(target: Target, duration: number, settings: Settings): Request {
-    const isOfValue = target.early !== undefined;
-    const keys = target.resources.map((resource) => this.server.driver.prefix + resource);
-    return {
-      keys: isOfValue ? [lockOf(keys[0]!)] : keys,
-      result: isOfValue ? keys[0] : undefined,
-      // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
-      token: randomUUID(),
-      duration,
-      // A permit is no reader's hold.
-      shared: settings.shared && target.limit === undefined,
-      grace: new Patience(settings).left === 0 ? undefined : settings.grace,
-      linger: isOfValue ? undefined : settings.linger,
-      mayFallBack: this.settings.fallback && !isOfValue,
-      // Last: V8 takes 100 times as long to add so many properties to a copy.
-      ...target,
-    };
   }
 
   /** Sets the lease anew. Rejects with an `ExecutionError` when it was lost, for a lost lock is never taken again. */
@@ -165,11 +187,6 @@ export class Redlock extends EventEmitter {
   /** Gives the lock back. Rejects with an `ExecutionError` when it was not held any more. Without an answer it can be repeated. */
   release(lock: Lock, settings?: ReleaseSettings): Promise<ExecutionResult> {
     return lock.release(settings);
-  }
-
-  /** Whether the server says that the lock is held now. */
-  check(lock: Lock): Promise<boolean> {
-    return lock.check();
   }
 
   /**
@@ -192,90 +209,19 @@ export class Redlock extends EventEmitter {
       note(failure);
       if (!failure) return attempts;
       const kind = kindOf(failure);
-      const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
+      const isOver = kind === "final" || this.server.driver.hasEnded();
       if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
-      else if (isOver || patience.left === 0) throw this.#failed(attempts, failure);
+      else if (isOver || patience.left === 0) throw this.failed(failure, attempts);
       else await patience.pause();
-    }
-  }
-
-  /**
-   * Runs the routine under a lock that is extended until it has ended. The signal is aborted when the lock is lost; then this
-   * rejects, even if the routine has gone on to its end.
-   */
-  async using<T>(resources: string[], duration: number, ...how: Use<T>): Promise<T> {
-    return this.use(this.#target(resources, how.length === 2 ? how[0] : {}), duration, ...how);
-  }
-
-  /** @internal For `Semaphore` and `MultiLock`. */
-  async use<T>(target: Target, duration: number, ...how: Use<T>): Promise<T> {
-    const [settings, routine] = how.length === 2 ? how : [{}, how[0]];
-    if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
-    checkDuration(duration);
-    const { automaticExtensionThreshold } = withDefaults(settings, this.settings);
-    if (automaticExtensionThreshold > duration - 100)
-      throw new Error(
-        "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
-      );
-    const lock = await this.take(target, duration, settings);
-    return lock.keep().use(routine);
-  }
-
-  /**
-   * Runs the job, unless it is running elsewhere, or was begun less than `atLeast` milliseconds ago. Does not wait. The lock ends after
-   * `atMost`, and nothing extends it: choose more than the job ever takes. The signal is aborted then, and this rejects.
-   */
-  async runOnce<T>(
-    name: string,
-    { atMost, atLeast = 0, ...settings }: RunOnceSettings,
-    job: Routine<T>,
-  ): Promise<RunOnceResult<T>> {
-    checkDuration(atMost);
-    if (!Number.isInteger(atLeast) || atLeast < 0 || atLeast > atMost)
-      throw new RangeError("`atLeast` must be an integer from 0 to `atMost`.");
-    if (typeof name !== "string") throw new TypeError("The name of a job must be a string.");
-    // Readers would all run it.
-    const once = { ...settings, shared: false, retryCount: 0 };
-    const option = atLeast > 0 ? { atLeast } : {};
-    const lock = await this.take({ resources: [name], ...option }, atMost, once).catch(nullIfHeld);
-    if (lock === null) return { hasRun: false };
-    lock.endMessage = "The job took longer than `atMost`.";
-    return { hasRun: true, value: await lock.use(job, { ...settings, ...option }) };
-  }
-
-  /**
-   * @internal For `once`: the value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its
-   * end.
-   */
-  async look(name: string): Promise<[value: Buffer | null, left: number]> {
-    const key = this.server.driver.prefix + name;
-    try {
-      const asking = (["GET", "PTTL"] as const).map((word) => this.server.send([word, key], key));
-      const [value, left] = await Promise.all(asking);
-      return [value as Buffer | null, Number(left)];
-    } catch (error) {
-      if (kindOf(error) === "final") throw this.#failed([], error);
-      return [null, -1];
     }
   }
 
   /** @internal What a listener throws rejects this, and decides nothing. */
   async tell(error: Error | undefined): Promise<ExecutionStats> {
     if (error) this.emit("error", error);
-    const votesFor = new Set(error ? [] : [this.#client]);
-    const votesAgainst = new Map(error ? [[this.#client, error]] : []);
+    const votesFor = new Set(error ? [] : this.clients);
+    const votesAgainst = new Map(error ? [...this.clients].map((client) => [client, error]) : []);
     return { membershipSize: 1, quorumSize: 1, votesFor, votesAgainst };
-  }
-
-  /** Several resources are taken in one step, in one order for all. */
-  #target(resources: readonly string[], settings: Partial<Settings>): Target {
-    checkNames(resources);
-    const sorted = [...new Set(resources)].sort();
-    if (sorted.length === 0) throw new Error("There must be at least one resource to lock.");
-    if (sorted.length > MAX_RESOURCES) throw new RangeError(`There are at most ${MAX_RESOURCES} resources.`);
-    if (sorted.length === 1) return { resources: sorted };
-    const { shared } = withDefaults(settings, this.settings);
-    return { resources: sorted, sharedFrom: shared ? 0 : sorted.length };
   }
 
   /** The outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
@@ -289,8 +235,55 @@ export class Redlock extends EventEmitter {
     return { attempts, note };
   }
 
-  #failed(attempts: ReadonlyArray<Promise<ExecutionStats>>, cause: unknown): ExecutionError {
+  /** @internal */
+  failed(cause: unknown, attempts: ReadonlyArray<Promise<ExecutionStats>> = []): ExecutionError {
     const { message } = cause as Error;
     return new ExecutionError(`The operation did not succeed. (${message})`, attempts, { cause });
   }
+}
+
+/** What is taken again and again in the same way: a semaphore, or several resources in one step, which have one fence. */
+export class Taken {
+  /** @internal */
+  constructor(
+    private readonly redlock: Redlock,
+    private readonly target: Target,
+  ) {
+    checkNames(target.resources);
+    const { length } = target.resources;
+    if (length < 1 || length > MAX_RESOURCES)
+      throw new RangeError(`There must be at least one resource to lock, and ${MAX_RESOURCES} at most.`);
+  }
+
+  /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
+  async acquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
+    return (await this.redlock.take(this.target, duration, settings)).lock!;
+  }
+
+  /** Does not wait. Resolves with null if the lock is unavailable at the moment. */
+  tryAcquire(duration: number, settings: Partial<Settings> = {}): Promise<Lock | null> {
+    return this.acquire(duration, { ...settings, retryCount: 0 }).catch((error) => {
+      if (error instanceof ExecutionError && error.code === "ERR_LOCK_TAKEN") return null;
+      throw error;
+    });
+  }
+
+  /** Runs the routine meanwhile, as `redlock.using` does. */
+  async using<T>(duration: number, ...how: Use<T>): Promise<T> {
+    const [settings, routine] = how.length === 2 ? how : [{}, how[0]];
+    if (typeof routine !== "function") throw new Error("INVARIANT: routine is not a function.");
+    const { automaticExtensionThreshold } = withDefaults(settings, this.redlock.settings);
+    if (automaticExtensionThreshold > duration - 100)
+      throw new Error(
+        "A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.",
+      );
+    const lock = await this.acquire(duration, settings);
+    return lock.keep().use(routine);
+  }
+}
+
+/** JavaScript may pass a string, of which each letter would be a resource. */
+export function checkNames(resources: readonly string[]): void {
+  if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
+    throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
 }

@@ -8,12 +8,9 @@
  */
 export type Kind = "temporary" | "elsewhere" | "silent" | "final";
 
-/** The words of clients/vectors/errors.txt. Every other word is final. */
-const TEMPORARY = /^(LOADING|BUSY|MISCONF|NOREPLICAS|TRYAGAIN|OOM|CLUSTERDOWN|UNBLOCKED)$/;
+/** The words of clients/vectors/errors.txt, and two of the module: after PARTIAL the rest is released; a full queue has room later. */
+const TEMPORARY = /^(LOADING|BUSY|MISCONF|NOREPLICAS|TRYAGAIN|OOM|CLUSTERDOWN|UNBLOCKED|PARTIAL|QUEUEFULL)$/;
 const ELSEWHERE = /^(MASTERDOWN|READONLY|MOVED|ASK)$/;
-
-/** Words of the module itself. After PARTIAL the rest is released; a full queue has room later. */
-const OWN_TEMPORARY = /^(PARTIAL|QUEUEFULL)$/;
 
 /** The first word of a server's error; undefined if the error is no answer of a server. */
 export function wordOf(error: unknown): string | undefined {
@@ -30,7 +27,7 @@ export function kindOf(error: unknown): Kind {
   const word = wordOf(error);
   if (word === undefined) return "silent";
   if (ELSEWHERE.test(word)) return "elsewhere";
-  return TEMPORARY.test(word) || OWN_TEMPORARY.test(word) ? "temporary" : "final";
+  return TEMPORARY.test(word) ? "temporary" : "final";
 }
 
 /** Where a node of a cluster sends us: `host:port`. */
@@ -45,19 +42,19 @@ const UNKNOWN = /unknown|unsupported|unavailable|not (available|supported?|found
  * The server, or a proxy before it, does not know this command. They say so in many ways: `ERR unknown command 'LOCK.ACQUIRE'`,
  * `ERR Command is not available: 'LOCK.ACQUIRE'`, `ERR unsupported command`.
  */
-export function isUnknownCommand(error: unknown, name = ""): error is Error {
+export function isUnknownCommand(error: unknown, name: string): error is Error {
   const word = wordOf(error);
   if (!(error instanceof Error) || (word !== undefined && word !== "ERR" && word !== "UNKNOWN")) return false;
   const { message } = error;
   // The module answers so to words that an older release of it does not know.
   if (!UNKNOWN.test(message) || /option|subcommand|database/i.test(message)) return false;
-  if (message.toLowerCase().includes(name.toLowerCase()) && name !== "") return true;
+  if (message.toLowerCase().includes(name.toLowerCase())) return true;
   // Without an ERR only a text about a command is one of a proxy, and no failure of the network.
-  return /\bcommand\b/i.test(message) ? !/['`"]\S+['`"]/.test(message) || name === "" : word !== undefined;
+  return /\bcommand\b/i.test(message) ? !/['`"]\S+['`"]/.test(message) : word !== undefined;
 }
 
-/** The server does not allow this user, or this key, to wait by NOTIFY. BLOCK needs none of it. */
+/** The server does not allow this user, or this channel, to wait by NOTIFY. BLOCK needs none of it. */
 export function isNotifyRefused(error: unknown): error is Error {
-  if (is(error, "NOPERM")) return /channel|subscribe/i.test(error.message);
-  return is(error, "CROSSSLOT") || (is(error, "ERR") && /^ERR NOTIFY |subscribe/i.test(error.message));
+  if (is(error, "NOPERM") || is(error, "CROSSSLOT")) return /channel|subscribe/i.test(error.message);
+  return is(error, "ERR") && /^ERR NOTIFY |subscribe/i.test(error.message);
 }

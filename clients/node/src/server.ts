@@ -1,22 +1,37 @@
-import type { Argument, Command, Driver } from "./driver.js";
+import type { Argument, Command } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
-import {
-  DurationError,
-  LockCancelledError,
-  lost,
-  ModuleMissingError,
-  ResourceLockedError,
-  SlotsError,
-  StringLockError,
-  UnsupportedError,
-  warn,
-} from "./errors.js";
-import { checkString, LOST, SCRIPTS, unavailable } from "./fallback.js";
-import { Listener } from "./listener.js";
-import { is, isUnknownCommand, kindOf, redirection } from "./replies.js";
-import type { Request } from "./request.js";
-import { slotOf } from "./slot.js";
-import { ANSWER_MS, type Waiting, type Wire, Wires } from "./wire.js";
+import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError, warn } from "./errors.js";
+import { Listener } from "./waiters.js";
+import { is, isUnknownCommand } from "./replies.js";
+import { type Answer, type Wire, Wires } from "./wire.js";
+
+/** What is to be locked, and how. */
+export interface Request {
+  /** Those of `acquire` in one order for all who use this package. */
+  readonly resources: readonly string[];
+  /** The resources with the client's prefix; of a value the lock under which it is made. */
+  readonly keys: readonly string[];
+  readonly token: string;
+  readonly duration: number;
+  readonly shared: boolean;
+  /** Whether strings are wanted where the module is missing. */
+  readonly mayFallBack: boolean;
+  /** How long the server keeps the place in its queue while nobody listens. Undefined for a request that does not wait. */
+  readonly grace?: number | undefined;
+  readonly linger?: number | undefined;
+  /** The permits of a semaphore. */
+  readonly limit?: number;
+  /** Of several resources only: those from this one on are shared. */
+  readonly sharedFrom?: number;
+  /** What its release will ask for, which not every server has. */
+  readonly atLeast?: number;
+  /** The key of a value, which is early when it lives no longer than these milliseconds; null is never. */
+  readonly result?: string;
+  readonly early?: number | null;
+}
+
+/** What of a request does not come from the settings. */
+export type Target = Pick<Request, "resources"> & Partial<Request>;
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
 export interface Grant {
@@ -26,18 +41,30 @@ export interface Grant {
   readonly found?: Buffer | undefined;
 }
 
-/** How often a lock of an old client is looked at. */
-const LOOK_AGAIN_MS = 50;
+/** Sends the command so that its answer comes after a wait. */
+type Wait = (command: Command) => Promise<Answer>;
 
-/** How often a command follows a cluster's redirections. */
-const HOPS = 5;
+/** Only the owner's: after the end of a lease the key may be another's, and of another type. */
+const ours = (command: string) =>
+  `if redis.call("TYPE", KEYS[1]).ok == "string" and redis.call("GET", KEYS[1]) == ARGV[1] then return ${command} end return 0`;
+
+/** In place of commands of the module, on a server without it: a lock is a string with the token as its value, and the lease as its ttl. */
+const SCRIPTS = {
+  RELEASE: ours(`redis.call("DEL", KEYS[1])`),
+  RENEW: ours(`redis.call("PEXPIRE", KEYS[1], ARGV[2])`),
+  CHECK: ours("1"),
+};
+
+/** What strings do not have. */
+const LOST =
+  "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
+  "resources, no guarded commands, and a lease that an eviction or a failover can cut short";
 
 const servers = new WeakMap<Client, Server>();
 
 /** The server of a client: the commands of the module. All `Redlock`s that have the client share it. */
-export class Server {
-  readonly wires: Wires;
-  readonly listener: Listener;
+export class Server extends Wires {
+  readonly listener = new Listener(this);
   /** Whether locks are strings: undefined until the server was asked for the first one. */
   #isPlain: boolean | undefined;
 
@@ -47,38 +74,9 @@ export class Server {
     return server;
   }
 
-  private constructor(readonly driver: Driver) {
-    this.wires = new Wires(driver);
-    this.listener = new Listener(this.wires);
-  }
-
   /** Without the setting, what another `Redlock` of the same client has chosen does not count. */
   isFallback({ mayFallBack }: Request): boolean {
     return mayFallBack && this.#isPlain === true;
-  }
-
-  async send(command: Command, key: string, ms = ANSWER_MS): Promise<unknown> {
-    return (await this.#follow(command, key, ms)).reply;
-  }
-
-  /** Follows redirections, and says where they led. */
-  async #follow(command: Command, key: string, ms: number) {
-    const { cluster } = this.driver;
-    let wire = await this.wires.of(key);
-    let answer = wire.send(command, ms);
-    for (let hop = 0; ; hop++) {
-      try {
-        return { reply: await answer, wire };
-      } catch (error) {
-        const to = redirection(error);
-        if (kindOf(error) === "elsewhere" && !to?.isAsk) void this.wires.refresh(key);
-        if (!cluster || !to || hop >= HOPS) throw error;
-        wire = await this.wires.to(cluster.at(to.address));
-        // Nothing may come between the two.
-        if (to.isAsk) wire.send(["ASKING"], ms).catch(() => {});
-        answer = wire.send(command, ms);
-      }
-    }
   }
 
   /**
@@ -86,30 +84,23 @@ export class Server {
    * Undefined if it was not granted: an error thrown through all the callers is much work for what
    * is no failure.
    */
-  async acquire(request: Request, waiting?: Waiting, isInDoubt = false): Promise<Grant | undefined> {
+  async acquire(request: Request, isInDoubt = false, wait?: Wait): Promise<Grant | undefined> {
     if (this.isFallback(request)) return this.#acquireString(request, isInDoubt);
-    this.#checkSlots(request);
     const command = commandOf(request);
-    const key = request.keys[0]!;
     try {
-      const { reply, wire } = await (waiting
-        ? waiting.by.ask(request, command, waiting)
-        : this.#follow(command, key, ANSWER_MS));
+      const { reply, wire } = await (wait?.(command) ?? this.send(command, request.keys[0]!));
       // Without a connection it was not asked.
       if (wire) this.#isPlain ??= false;
       if (reply === null) return undefined;
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
-      if (Array.isArray(reply)) return { fence: Number(reply[1]), wire, found: reply[0] as Buffer };
-      return { fence: Number(reply), wire };
+      const [found, fence] = Array.isArray(reply) ? reply : [undefined, reply];
+      return { fence: Number(fence), wire, found };
     } catch (error) {
       const isOfValue = request.result !== undefined;
       // No old client locks by the key of a value.
-      if (is(error, "WRONGTYPE") && !isOfValue) {
-        this.#isPlain ??= false;
-        throw await this.#stringLock(request.keys, error);
-      }
+      if (is(error, "WRONGTYPE") && !isOfValue) throw await this.#stringLock(request.keys, error);
       if (!isUnknownCommand(error, command[0])) throw translated(error);
-      if (isOfValue) throw await this.#lacksOnce(request, error);
+      if (isOfValue) throw missing(error, "LOCK.ONCE is of 0.4.0, and there is no fallback for it");
       // A choice stays.
       if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
       const text = `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`;
@@ -123,74 +114,41 @@ export class Server {
     checkString(request);
     const { keys, token, duration } = request;
     const key = keys[0]!;
-    const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)) !== null;
+    const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)).reply !== null;
     // If an answer was lost, the key may be ours already.
     const renewal = ["EVAL", SCRIPTS.RENEW, 1, key, token, duration] as const;
-    const isOurs = isSet || (isInDoubt && Number(await this.send(renewal, key)) === 1);
+    const isOurs = isSet || (isInDoubt && Number((await this.send(renewal, key)).reply) === 1);
     return isOurs ? { fence: 0, wire: undefined } : undefined;
-  }
-
-  /** The error to throw when the server does not know LOCK.ONCE: its module is older, or it has none. */
-  async #lacksOnce({ keys: [key], token }: Request, cause: Error): Promise<Error> {
-    const answer = await this.send(["LOCK.CHECK", key!, token], key!).catch((error) => error);
-    const Lacks = isUnknownCommand(answer, "LOCK.CHECK") ? ModuleMissingError : UnsupportedError;
-    const text =
-      "the server has no redis-lock module of 0.4.0 or later, so it does not know LOCK.ONCE, for which there is no fallback";
-    return new Lacks(`${text}. ${LOAD}`, { cause });
-  }
-
-  /** One node grants all keys in one step, so they must be together. */
-  #checkSlots({ keys, resources }: Request): void {
-    if (!this.driver.cluster || keys.length < 2) return;
-    const slot = slotOf(keys[0]!);
-    const other = keys.findIndex((key) => slotOf(key) !== slot);
-    if (other < 0) return;
-    throw new SlotsError(
-      `${resources[0]} and ${resources[other]} are in different slots of the cluster, and several resources are taken in one slot. ` +
-        "Give them one hash tag: {order:42}:a and {order:42}:b.",
-    );
   }
 
   /** The error to throw when a key is no lock of the module. Without the right to ask, it is taken for a string. */
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
-    const ask = (word: string, key: string, ifForbidden: unknown) =>
-      this.send([word, key], key).catch((failure) => {
-        if (is(failure, "NOPERM")) return ifForbidden;
+    const ask = (key: string) =>
+      this.send(["TYPE", key], key).catch((failure) => {
+        if (is(failure, "NOPERM")) return { reply: "string" };
         throw failure;
       });
-    const types = await Promise.all(keys.map((key) => ask("TYPE", key, "string")));
-    if (types.some((type) => !["string", "none", "redislock"].includes(String(type)))) return error;
-    const key = keys[types.indexOf("string")];
-    if (key === undefined) return new StringLockError(keys[0]!, 1); // It has ended since.
-    const ttl = Number(await ask("PTTL", key, -1));
-    return new StringLockError(key, ttl < 0 ? LOOK_AGAIN_MS : Math.min(ttl + 1, LOOK_AGAIN_MS));
+    const types = (await Promise.all(keys.map(ask))).map(({ reply }) => String(reply));
+    if (types.some((type) => !["string", "none", "redislock"].includes(type))) return error;
+    // Perhaps it has ended since.
+    const key = keys[Math.max(0, types.indexOf("string"))];
+    return new StringLockError("ERR_LOCK_TAKEN", `${key} is held by a client with a string lock`);
   }
 
-  /** Sets the ttl anew. Rejects with a `ResourceLockedError` if it is lost. */
-  renew(request: Request, duration: number, ms?: number): Promise<Wire> {
-    return this.#ofHolder("RENEW", request, [duration], ms);
-  }
+  /** Sets the ttl anew. Like the next two, rejects with a `ResourceLockedError` if it is lost. */
+  renew = (request: Request, duration: number, ms?: number) =>
+    this.#ofHolder("RENEW", request, [duration], ms);
 
-  async release(request: Request, atLeast?: number): Promise<void> {
-    if (atLeast !== undefined && this.isFallback(request)) throw unavailable("the option `atLeast`");
-    await this.#ofHolder("RELEASE", request, atLeast === undefined ? [] : ["ATLEAST", atLeast]);
-  }
+  release = (request: Request, ...options: Argument[]) => this.#ofHolder("RELEASE", request, options);
 
-  async check(request: Request): Promise<void> {
-    await this.#ofHolder("CHECK", request);
-  }
+  check = (request: Request) => this.#ofHolder("CHECK", request, []);
 
-  async #ofHolder(
-    name: keyof typeof SCRIPTS,
-    request: Request,
-    options: readonly Argument[] = [],
-    ms = ANSWER_MS,
-  ): Promise<Wire> {
+  async #ofHolder(name: keyof typeof SCRIPTS, request: Request, options: Argument[], ms?: number) {
     const { keys, token } = request;
-    const begin = this.isFallback(request)
-      ? (["EVAL", SCRIPTS[name], 1] as const)
-      : ([`LOCK.${name}`] as const);
-    const asking = keys.map((key) => this.#follow([...begin, key, token, ...options], key, ms));
+    const isFallback = this.isFallback(request);
+    if (isFallback && options[0] === "ATLEAST") throw unavailable("the option `atLeast`");
+    const begin = isFallback ? (["EVAL", SCRIPTS[name], 1] as const) : ([`LOCK.${name}`] as const);
+    const asking = keys.map((key) => this.send([...begin, key, token, ...options], key, ms));
     const answers = await Promise.all(asking).catch((error) => {
       // A string that was written over the key has ended the hold.
       if (is(error, "WRONGTYPE")) throw lost(keys.join(", "));
@@ -202,15 +160,15 @@ export class Server {
   }
 
   /** Runs a command if the token holds the resource. */
-  async exec(request: Request, command: Command, ms: number): Promise<unknown> {
+  async exec(request: Request, command: Command, ms?: number): Promise<unknown> {
     if (this.isFallback(request)) throw unavailable("a guarded command");
     const { keys, token } = request;
     const key = keys[0]!;
     try {
-      return await this.send(["LOCK.EXEC", key, token, ...command], key, ms);
+      return (await this.send(["LOCK.EXEC", key, token, ...command], key, ms)).reply;
     } catch (error) {
       if (isUnknownCommand(error, "LOCK.EXEC") && !error.message.includes(command[0]))
-        throw new UnsupportedError("the server does not know the command LOCK.EXEC", { cause: error });
+        throw new LockError("ERR_LOCK_UNSUPPORTED", "the server does not know LOCK.EXEC", { cause: error });
       if (is(error, "NOTHELD")) throw lost(key);
       // The command may meet a wrong type, too.
       const check = () => this.check({ ...request, keys: [key] }).catch((failure) => failure);
@@ -233,35 +191,39 @@ function commandOf(request: Request): Command {
   return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
 }
 
-export function taken({ resources }: Request): ResourceLockedError {
-  // Most waits begin with one, and its stack would cost more than all else. It shows no code of the
-  // user's, and the `ExecutionError` around it has one.
-  const { stackTraceLimit } = Error;
-  Reflect.set(Error, "stackTraceLimit", 0);
-  const error = new ResourceLockedError(`${resources.join(", ")} is held by another client`);
-  Reflect.set(Error, "stackTraceLimit", stackTraceLimit);
-  return error;
-}
+/** The errors of the module that have a code of their own, and what to say of them. */
+const EXPLAINED: readonly [start: string, code: ErrorCode, text: string][] = [
+  ["CANCELLED", "ERR_LOCK_CANCELLED", "the wait was ended by LOCK.CANCEL"],
+  ["CROSSSLOT", "ERR_LOCK_SLOTS", "give the resources one hash tag: {order:42}:a and {order:42}:b"],
+  ["ERR ttl must not be above lock.max-ttl", "ERR_LOCK_DURATION", "the duration, or `atMost`, is too long"],
+];
 
-/** The errors of the module that have a class of their own. */
 function translated(error: unknown): unknown {
-  if (is(error, "CANCELLED"))
-    return new LockCancelledError(`${error.message} (the wait was ended by LOCK.CANCEL)`, { cause: error });
-  if (is(error, "ERR") && error.message.startsWith("ERR ttl must not be above lock.max-ttl"))
-    return new DurationError(`the duration (of runOnce: atMost) is too long: ${error.message}`, {
-      cause: error,
-    });
-  return error;
+  const message = error instanceof Error ? error.message : "";
+  const found = EXPLAINED.find(([start]) => message.startsWith(start));
+  return found ? new LockError(found[1], `${message} (${found[2]})`, { cause: error }) : error;
 }
 
-const LOAD =
-  "Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server.";
+const FALLBACK = `Where modules cannot be loaded, the setting \`fallback: true\` has locks by SET NX PX: there is ${LOST}`;
 
-function missing(cause: Error): ModuleMissingError {
-  return new ModuleMissingError(
-    `the server has no redis-lock module (${cause.message.trim()}). ${LOAD} ` +
-      "Where modules cannot be loaded, the setting `fallback: true` has locks by " +
-      `SET NX PX: there is ${LOST}`,
-    { cause },
-  );
+function missing(cause: Error, hint = FALLBACK): LockError {
+  const text =
+    `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
+    `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${hint}`;
+  return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
+}
+
+/** Throws if a string cannot be what is wanted. */
+function checkString(request: Request): void {
+  if (request.shared) throw unavailable("a shared lock");
+  if (request.limit !== undefined) throw unavailable("a semaphore");
+  if (request.sharedFrom !== undefined) throw unavailable("a lock of several resources");
+  if (request.linger !== undefined) throw unavailable("the setting `linger`");
+  // Refused only by the release, the job would have run.
+  if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
+}
+
+function unavailable(what: string): LockError {
+  const text = `${what} is not available in the fallback: the server has no redis-lock module`;
+  return new LockError("ERR_LOCK_NO_MODULE", text);
 }

@@ -1,22 +1,14 @@
-/** The number of slots in a cluster. */
-const SLOTS = 16384;
-
-/** CRC-16 (XMODEM) of each byte. */
-const TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
-  let crc = byte << 8;
-  for (let i = 0; i < 8; i++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
-  return crc;
-});
-
-/** The slot of a key in a cluster: of its hash tag, if it has one. */
+/** The slot of a key in a cluster: the CRC-16 (XMODEM) of its hash tag, if it has one, modulo 16384. */
 export function slotOf(key: string): number {
   const bytes = Buffer.from(key);
   const open = bytes.indexOf("{");
   const close = open < 0 ? -1 : bytes.indexOf("}", open + 1);
   let crc = 0;
-  for (const byte of close > open + 1 ? bytes.subarray(open + 1, close) : bytes)
-    crc = ((crc << 8) ^ TABLE[((crc >> 8) ^ byte) & 0xff]!) & 0xffff;
-  return crc % SLOTS;
+  for (const byte of close > open + 1 ? bytes.subarray(open + 1, close) : bytes) {
+    crc ^= byte << 8;
+    for (let i = 0; i < 8; i++) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+  }
+  return crc & 0x3fff;
 }
 
 /** The key of the lock under which a value is made: in the slot of the value. */

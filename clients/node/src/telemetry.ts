@@ -1,17 +1,15 @@
-import type { Span } from "@opentelemetry/api";
-
 const NAME = "redis-lock-client";
 let instruments: ReturnType<typeof create> | undefined;
 
 function create({ metrics, trace }: typeof import("@opentelemetry/api")) {
   const meter = metrics.getMeter(NAME);
-  const seconds = (description: string) => ({ unit: "s", description });
-  const losses = { unit: "{hold}", description: "Holds that were lost" };
+  const duration = (what: string, description: string) =>
+    meter.createHistogram(`redis_lock.${what}.duration`, { unit: "s", description });
   return {
     tracer: trace.getTracer(NAME),
-    wait: meter.createHistogram("redis_lock.wait.duration", seconds("How long acquires waited")),
-    hold: meter.createHistogram("redis_lock.hold.duration", seconds("How long locks were held")),
-    losses: meter.createCounter("redis_lock.losses", losses),
+    wait: duration("wait", "How long acquires waited"),
+    hold: duration("hold", "How long locks were held"),
+    losses: meter.createCounter("redis_lock.losses", { unit: "{hold}", description: "Holds that were lost" }),
   };
 }
 
@@ -21,32 +19,25 @@ export const loaded: Promise<void> = import("@opentelemetry/api").then(
   () => {},
 );
 
-/** A wait or a hold while it lasts. Without the package it does nothing. */
-export class Measured {
-  readonly #start = performance.now();
-  readonly #attributes: { "redis_lock.name": string };
-  readonly #span: Span | undefined;
-  #isOver = false;
-
-  constructor(
-    private readonly what: "wait" | "hold",
-    resources: readonly string[],
-  ) {
-    this.#attributes = { "redis_lock.name": resources.join(" ") };
-    this.#span = instruments?.tracer.startSpan(`redis_lock.${what}`, { attributes: this.#attributes });
-  }
-
-  /** Of a wait: whether the lock was granted. Of a hold: whether it was released, and not lost. */
-  end(isGood: boolean, error?: unknown): void {
-    if (this.#isOver || instruments === undefined) return;
-    this.#isOver = true;
-    const isWait = this.what === "wait";
-    const outcome = isWait ? { "redis_lock.granted": isGood } : { "redis_lock.lost": !isGood };
-    const attributes = { ...this.#attributes, ...outcome };
-    instruments[this.what].record((performance.now() - this.#start) / 1000, attributes);
-    if (!isWait && !isGood) instruments.losses.add(1, this.#attributes);
-    this.#span?.setAttributes(outcome);
-    if (error instanceof Error) this.#span?.recordException(error);
-    this.#span?.end();
-  }
+/**
+ * Measures a wait or a hold. Returns what is called at its end: of a wait with whether the lock was granted, of a hold with whether it was
+ * released, and not lost. Without the package it does nothing.
+ */
+export function measure(what: "wait" | "hold", resources: readonly string[]) {
+  if (instruments === undefined) return () => {};
+  const { tracer, losses, [what]: histogram } = instruments;
+  const start = performance.now();
+  const attributes = { "redis_lock.name": resources.join(" ") };
+  const span = tracer.startSpan(`redis_lock.${what}`, { attributes });
+  let isOver = false;
+  return (isGood: boolean, error?: unknown) => {
+    if (isOver) return;
+    isOver = true;
+    const outcome = what === "wait" ? { "redis_lock.granted": isGood } : { "redis_lock.lost": !isGood };
+    histogram.record((performance.now() - start) / 1000, { ...attributes, ...outcome });
+    if (what === "hold" && !isGood) losses.add(1, attributes);
+    span.setAttributes(outcome);
+    if (error instanceof Error) span.recordException(error);
+    span.end();
+  };
 }

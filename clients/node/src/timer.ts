@@ -32,10 +32,10 @@ export class End {
   }
 }
 
-export type Ending = AbortSignal | End;
+type Ending = AbortSignal | End | undefined;
 
 /** Calls this with the reason when one of them is aborted. Returns what ends that. */
-export function whenAborted(call: (reason: unknown) => void, ...ends: (Ending | undefined)[]) {
+export function whenAborted(call: (reason: unknown) => void, ...ends: Ending[]) {
   const tell = () => call(ends.find((end) => end?.aborted)!.reason);
   for (const end of ends) end?.addEventListener("abort", tell);
   if (ends.some((end) => end?.aborted)) tell();

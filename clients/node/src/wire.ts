@@ -1,8 +1,6 @@
-import { performance } from "node:perf_hooks";
-import type { Command, Driver, Link, Node } from "./driver.js";
-import type { Pulse } from "./lease.js";
-import { kindOf } from "./replies.js";
-import type { Request } from "./request.js";
+import type { Command, Driver, Link } from "./driver.js";
+import { kindOf, redirection } from "./replies.js";
+import { slotOf } from "./slot.js";
 import { End, LATE, whenAborted, within } from "./timer.js";
 
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
@@ -14,52 +12,43 @@ export const LATE_MS = 2000;
 /** How often the user's client is asked whether the program has ended it: not every library emits an event. */
 const LOOK_MS = 100;
 
-/** How long a cluster client may take to look for the nodes, and the time between two looks. */
-const LOOK_FOR_NODES_MS = 1000;
-const LOOK_AGAIN_MS = 500;
+/** How long the server may be silent on a new connection. The libraries have a time-out for the way to it, and none for its answers. */
+const OPEN_MS = 4000;
+
+/** How often a command follows a cluster's redirections. */
+const HOPS = 5;
 
 /** A reply, and the connection on which it came. */
-export interface Answer {
-  readonly reply: unknown;
-  readonly wire: Wire | undefined;
-}
-
-/** How a request waits. */
-export interface Waiting {
-  readonly by: Waiter;
-  /** How long. */
-  readonly ms: number;
-  /** Ends the wait. */
-  readonly end: End;
-}
-
-/** A way to wait in the server. */
-export interface Waiter {
-  /** Resolves with what the command answers when it does not wait. */
-  ask(request: Request, command: Command, waiting: Waiting): Promise<Answer>;
-}
+export type Answer<W = Wire | undefined> = { readonly reply: unknown; readonly wire: W };
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
-export class Wire implements Pulse {
-  /** When a request was sent that was answered. */
+export class Wire {
+  /** When a request was sent that was answered: until then it is known to have lived. */
   aliveAt = performance.now();
   /** Aborted when it is lost, also by `close`. */
   readonly lost = new End();
-  #link: Link | undefined;
+  readonly #link: Link;
   readonly #channels = new Map<string, Promise<unknown>>();
 
-  static async open(node: Node, onMessage: (message: Buffer) => void): Promise<Wire> {
-    const wire = new Wire(node);
-    wire.#link = await node.open(() => wire.close(), onMessage);
-    if (!wire.lost.aborted) return wire;
-    wire.#link.close();
-    throw wire.lost.reason;
+  constructor(
+    driver: Driver,
+    readonly place: string,
+    onMessage: (message: Buffer) => void,
+  ) {
+    this.#link = driver.open(place, { onLost: () => this.close(), onMessage });
   }
 
-  private constructor(readonly node: Node) {}
+  async connect(): Promise<void> {
+    const connecting = within(OPEN_MS, this.#link.connect(), "no answer on a new connection");
+    await connecting.catch((error) => {
+      this.close();
+      throw error;
+    });
+    this.lost.throwIfAborted();
+  }
 
   get isOpen(): boolean {
-    return !this.lost.aborted && this.#link!.isOpen();
+    return !this.lost.aborted && this.#link.isOpen();
   }
 
   send(command: Command, ms = ANSWER_MS): Promise<unknown> {
@@ -78,7 +67,7 @@ export class Wire implements Pulse {
     if (!this.isOpen) throw new Error("the connection was lost");
     const sent = performance.now();
     try {
-      const reply = await within(ms, ask(this.#link!), LATE, this.lost);
+      const reply = await within(ms, ask(this.#link), LATE, this.lost);
       this.aliveAt = Math.max(this.aliveAt, sent);
       return reply;
     } catch (error) {
@@ -92,82 +81,94 @@ export class Wire implements Pulse {
   close(): void {
     if (this.lost.aborted) return;
     this.lost.abort(new Error("the connection was lost"));
-    this.#link?.close();
+    this.#link.close();
   }
-}
-
-/** Finds the one connection to a server, which is opened when it is first needed, and again after it was lost. */
-export function oneOfEach(open: (node: Node) => Promise<Wire>): (node: Node) => Promise<Wire> {
-  const known = new Map<string, Promise<Wire>>();
-  return (node) => {
-    const found = known.get(node.id);
-    if (found !== undefined) return found;
-    const opening = open(node);
-    const forget = () => void (known.get(node.id) === opening && known.delete(node.id));
-    known.set(node.id, opening);
-    opening.then((wire) => whenAborted(forget, wire.lost), forget);
-    return opening;
-  };
 }
 
 /** All connections of a client. */
 export class Wires {
-  /** That for what is answered at once. */
-  readonly to = oneOfEach((node) => this.open(node));
-  /** Aborted when all of them are closed. Those that are opened later have another one. */
-  life = new End();
+  /** By place: the one for what is answered at once, and that which listens. */
+  readonly #known = new Map<string, Promise<Wire>>();
+  readonly #listening = new Map<string, Promise<Wire>>();
+  readonly #all = new Set<Wire>();
+  /** Where redirections have led, by slot. The libraries hear of them only if the user's commands are redirected, too. */
+  readonly #moved = new Map<number, string>();
   #timer: NodeJS.Timeout | undefined;
-  #looking: Promise<unknown> | undefined;
-  #lookedAt = -Infinity;
 
   constructor(readonly driver: Driver) {}
 
+  /** Sends what is answered at once, and follows a cluster's redirections. */
+  async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer<Wire>> {
+    let asked: string | undefined;
+    for (let hop = 0; ; hop++) {
+      const wire = await (asked ? this.to(asked) : this.of(key));
+      // Nothing may come between the two.
+      if (asked) wire.send(["ASKING"], ms).catch(() => {});
+      try {
+        return { reply: await wire.send(command, ms), wire };
+      } catch (error) {
+        const to = redirection(error);
+        if (!to && kindOf(error) === "elsewhere") this.#avoid(wire.place, key);
+        if (!to || !this.driver.addresses || hop >= HOPS) throw error;
+        if (!to.isAsk) this.#moved.set(slotOf(key), to.address);
+        asked = to.isAsk ? to.address : undefined;
+      }
+    }
+  }
+
   /** One to the server of the key, by default that for commands. */
-  async of(key: string, to = this.to): Promise<Wire> {
+  async of(key: string, to = (place: string) => this.to(place)): Promise<Wire> {
+    const moved = this.driver.addresses && this.#moved.get(slotOf(key));
+    let place: string | undefined;
     try {
-      return await to(await this.driver.node(key));
+      place = moved ?? (await this.driver.place(key));
+      if (place === undefined) throw new Error("the node of the key is not known");
+      return await to(place);
     } catch (error) {
-      await this.refresh(key);
+      this.#avoid(place, key);
       throw error;
     }
   }
 
-  async open(node: Node, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {
-    // This keeps no process alive.
-    this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
-    const { life } = this;
-    const wire = await Wire.open(node, onMessage);
-    const forget = whenAborted(() => wire.close(), life);
-    whenAborted(forget, wire.lost);
-    if (this.driver.hasEnded()) wire.close();
-    if (!wire.isOpen) throw new Error("the client was ended");
-    return wire;
+  /** The next command for the key goes to any other node of the cluster, which knows where the slot is now. */
+  #avoid(failed: string | undefined, key: string): void {
+    const others = this.driver.addresses?.().filter((address) => address !== failed) ?? [];
+    const other = others[Math.floor(Math.random() * others.length)];
+    if (other !== undefined) this.#moved.set(slotOf(key), other);
   }
 
-  /** Has a cluster client ask again where the slots are. */
-  async refresh(key: string): Promise<void> {
-    const { cluster } = this.driver;
-    if (!cluster || performance.now() - this.#lookedAt < LOOK_AGAIN_MS) return;
-    this.#looking ??= within(LOOK_FOR_NODES_MS, cluster.discover(key), LATE)
-      .catch(() => {})
-      .finally(() => {
-        this.#looking = undefined;
-        this.#lookedAt = performance.now();
-      });
-    await this.#looking;
+  /** The one to a place for commands, or that which listens. It is opened when it is first needed, and again after it was lost. */
+  to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
+    const known = onMessage ? this.#listening : this.#known;
+    const found = known.get(place);
+    if (found !== undefined) return found;
+    const opening = this.open(place, onMessage);
+    const forget = () => void (known.get(place) === opening && known.delete(place));
+    known.set(place, opening);
+    opening.then((wire) => whenAborted(forget, wire.lost), forget);
+    return opening;
+  }
+
+  async open(place: string, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {
+    if (this.driver.hasEnded()) throw new Error("the client was ended");
+    // This keeps no process alive.
+    this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
+    const wire = new Wire(this.driver, place, onMessage);
+    this.#all.add(wire);
+    whenAborted(() => this.#all.delete(wire), wire.lost);
+    await wire.connect();
+    return wire;
   }
 
   close(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;
-    this.life.abort(new Error("the client was ended"));
-    this.life = new End();
+    for (const wire of this.#all) wire.close();
   }
 
-  /** Ends the user's client, too. node-redis would keep the connections of a look that is not over, and with them the process. */
+  /** Ends the user's client, too. */
   async quit(): Promise<void> {
     this.close();
-    await this.#looking;
     await this.driver.end();
   }
 }

@@ -138,7 +138,7 @@ it("has its lock in its slot with a prefix, too, and neither linger nor a share 
 it("is early at random, in proportion to the time that its making takes", (t) => {
   t.mock.method(Math, "random", () => 1 - Math.exp(-2));
   const all = [new XFetch({ delta: 100, beta: 3 }), new XFetch()];
-  for (const one of all) one.madeIn(50);
+  for (const one of all) one.measured = 50;
   const drawn = [...all, new XFetch()].map((one) => Math.round(one.draw()));
   assert.deepEqual(drawn, [600, 100, 0]);
 });

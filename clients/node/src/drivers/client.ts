@@ -1,13 +1,7 @@
 import type { Driver } from "../driver.js";
 import { type IoredisClient, type IoredisCluster, ofIoredis, ofIoredisCluster } from "./ioredis.js";
-import {
-  type NodeRedisClient,
-  type NodeRedisCluster,
-  type NodeRedisSentinel,
-  ofNodeRedis,
-  ofNodeRedisCluster,
-  ofNodeRedisSentinel,
-} from "./node-redis.js";
+import type { NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./node-redis.js";
+import { ofNodeRedis, ofNodeRedisCluster, ofNodeRedisSentinel } from "./node-redis.js";
 
 /** A client of ioredis, iovalkey or node-redis. */
 export type Client = IoredisClient | IoredisCluster | NodeRedisClient | NodeRedisCluster | NodeRedisSentinel;
@@ -16,13 +10,10 @@ export function driverOf(client: Client): Driver {
   if ("isCluster" in client && client.isCluster) return ofIoredisCluster(client);
   if ("call" in client && "duplicate" in client) return ofIoredis(client);
   if ("nodeClient" in client) return ofNodeRedisCluster(client);
-  if ("getSentinelNode" in client) {
-    if ("duplicate" in client) return ofNodeRedisSentinel(client);
-    throw new TypeError("Redlock needs createSentinel of node-redis 6: that of 5 has no duplicate().");
-  }
+  if ("getSentinelNode" in client && "duplicate" in client) return ofNodeRedisSentinel(client);
   // Pools send commands, too, but lack one of these.
-  if ("isReady" in client && "duplicate" in client) return ofNodeRedis(client);
+  if ("isReady" in client && "duplicate" in client) return ofNodeRedis(client as NodeRedisClient);
   throw new TypeError(
-    "Redlock needs a client of ioredis or iovalkey (Redis, Cluster) or of node-redis (createClient, createCluster, createSentinel).",
+    "Redlock needs a client of ioredis or iovalkey (Redis, Cluster) or of node-redis (createClient, createCluster; of 6 createSentinel).",
   );
 }

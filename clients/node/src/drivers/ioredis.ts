@@ -1,15 +1,10 @@
-import { type Argument, connect, type Driver, hostOf, isOfBytes, type Node } from "../driver.js";
+import { type Argument, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
 import { slotOf } from "../slot.js";
 
 /** What of an ioredis or iovalkey client (`Redis`) is used. */
 export interface IoredisClient {
   readonly status: string;
-  readonly options: {
-    readonly keyPrefix?: string | undefined;
-    readonly host?: string | undefined;
-    readonly port?: number | undefined;
-    readonly db?: number | undefined;
-  };
+  readonly options: Record<string, any>;
   /** Of its connection, while it has one. */
   readonly condition?: { readonly select: number } | null | undefined;
   call(command: string, ...args: Argument[]): Promise<unknown>;
@@ -20,11 +15,7 @@ export interface IoredisClient {
   quit(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
-  on(event: "error" | "end" | "moved", listener: () => void): unknown;
-  on(
-    event: "messageBuffer" | "smessageBuffer",
-    listener: (channel: Buffer, message: Buffer) => void,
-  ): unknown;
+  on(event: string, listener: (channel: Buffer, message: Buffer) => void): unknown;
 }
 
 /** What of an ioredis or iovalkey `Cluster` is used. */
@@ -34,7 +25,6 @@ export interface IoredisCluster {
   readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
   nodes(role?: "master"): IoredisClient[];
-  refreshSlotsCache(callback: () => void): void;
   quit(): Promise<unknown>;
 }
 
@@ -51,55 +41,40 @@ export function ofIoredis(client: IoredisClient): Driver {
   return {
     ...common(client),
     /** The client may have selected another database since. `duplicate()` goes to that of the options. */
-    async node() {
-      const db = client.condition?.select ?? client.options.db ?? 0;
-      return nodeOf(client, String(db), { db }, false);
-    },
+    place: async () => String(client.condition?.select ?? client.options.db ?? 0),
+    open: (place, events) => open(client, { db: Number(place) }, false, events),
   };
 }
 
 export function ofIoredisCluster(client: IoredisCluster): Driver {
-  const at = (address: string) => {
-    const nodes = client.nodes();
-    const known = nodes.find(({ options }) => `${options.host}:${options.port}` === address);
-    const template = known ?? nodes[0];
-    if (template === undefined) throw new Error("no node of the cluster is known");
-    return nodeOf(template, address, known ? {} : { ...hostOf(address), path: undefined }, true);
-  };
+  const addressOf = ({ options }: IoredisClient) => `${options.host}:${options.port}`;
   return {
     ...common(client),
-    async node(key) {
-      const address = client.slots[slotOf(key)]?.[0];
-      if (address === undefined) throw new Error("the node of the key is not known");
-      return at(address);
+    place: async (key) => client.slots[slotOf(key)]?.[0],
+    open(place, events) {
+      const nodes = client.nodes();
+      const known = nodes.find((node) => addressOf(node) === place);
+      const template = known ?? nodes[0];
+      if (!template) throw new Error("no node of the cluster is known");
+      return open(template, known ? {} : { ...hostOf(place), path: undefined }, true, events);
     },
-    cluster: {
-      at,
-      discover: () => new Promise<void>((resolve) => client.refreshSlotsCache(resolve)),
-    },
+    addresses: () => client.nodes().map(addressOf),
   };
 }
 
-function nodeOf(template: IoredisClient, id: string, override: object, isSharded: boolean): Node {
+function open(template: IoredisClient, override: object, isSharded: boolean, events: Events): Link {
+  const own = template.duplicate({ ...OPTIONS, ...override });
+  // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
+  own.on("error", () => isSharded && events.onLost());
+  own.on("moved", events.onLost);
+  own.on("end", events.onLost);
+  own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => events.onMessage(message));
   return {
-    id,
-    async open(onLost, onMessage) {
-      const own = template.duplicate({ ...OPTIONS, ...override });
-      own.on("error", () => {
-        // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
-        if (isSharded) onLost();
-      });
-      own.on("moved", onLost);
-      own.on("end", onLost);
-      own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => onMessage(message));
-      await connect(own, () => own.disconnect());
-      return {
-        isOpen: () => own.status === "ready",
-        send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
-        subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
-        close: () => own.disconnect(),
-      };
-    },
+    connect: () => own.connect(),
+    isOpen: () => own.status === "ready",
+    send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
+    subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
+    close: () => own.disconnect(),
   };
 }
 
@@ -112,9 +87,4 @@ const OPTIONS = {
   keyPrefix: "",
   commandTimeout: undefined,
   socketTimeout: undefined,
-  enableOfflineQueue: true,
-  // Nothing is sent again by the library. Without the second option, commands in flight would never be answered.
-  autoResubscribe: false,
-  autoResendUnfulfilledCommands: false,
-  maxRetriesPerRequest: 0,
 };

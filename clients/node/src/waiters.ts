@@ -1,0 +1,159 @@
+import { randomBytes } from "node:crypto";
+import type { Command } from "./driver.js";
+import { warn } from "./errors.js";
+import { isNotifyRefused } from "./replies.js";
+import type { Request } from "./server.js";
+import { slotOf, tagOfSlot } from "./slot.js";
+import { type End, LATE, within } from "./timer.js";
+import { type Answer, LATE_MS, type Wire, type Wires } from "./wire.js";
+
+/** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
+export class WaitingRoom {
+  #idle: Wire[] = [];
+  /** Those that want to wait, in the order of their coming. */
+  readonly #line = new Set<() => void>();
+
+  constructor(
+    private readonly wires: Wires,
+    private readonly limit: number,
+    private free = limit,
+  ) {}
+
+  /** Joins the line, and calls this when a connection is free for the caller, until it leaves. Returns what leaves the room, or the line. */
+  enter(call: () => void): () => void {
+    this.#line.add(call);
+    this.#callNext();
+    return () => {
+      if (!this.#line.delete(call)) this.free++;
+      this.#callNext();
+    };
+  }
+
+  #callNext(): void {
+    for (const call of this.#line) {
+      if (this.free === 0) return;
+      this.#line.delete(call);
+      this.free--;
+      call();
+    }
+  }
+
+  /**
+   * Asks with BLOCK. A connection that does not answer soon after its time is given up. A wait that the caller has ended is answered when
+   * its place is released.
+   */
+  async ask({ keys: [key] }: Request, command: Command, ms: number): Promise<Answer> {
+    const end = performance.now() + ms;
+    const wire = await this.wires.of(key!, (place) => this.#lend(place));
+    // BLOCK 0 would wait for ever.
+    const left = Math.max(1, Math.floor(end - performance.now()));
+    try {
+      const reply = await wire.send([...command, "BLOCK", left], left + LATE_MS);
+      this.#idle.push(wire);
+      // Of those that are too many the oldest is closed.
+      if (this.#idle.length > this.limit) this.#idle.shift()!.close();
+      return { reply, wire };
+    } catch (error) {
+      // After an error a new connection is always right.
+      wire.close();
+      throw error;
+    }
+  }
+
+  async #lend(place: string): Promise<Wire> {
+    const found = this.#idle.find((wire) => wire.isOpen && wire.place === place);
+    this.#idle = this.#idle.filter((wire) => wire.isOpen && wire !== found);
+    return found ?? this.wires.open(place);
+  }
+}
+
+/** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
+const SPARE_MS = 2000;
+
+/** After so long a silence the listening connection is asked whether it lives, and how long it may take to say so or to subscribe. */
+const HEARTBEAT_MS = 5000;
+const PONG_MS = 2000;
+
+/** How long a waiter waits for the channel before it asks without it, which keeps its place. */
+const READY_MS = 3000;
+
+/**
+ * The channel of one client, by which all its waiters hear of their grants. One connection listens, in a cluster one to each node, with a
+ * shard channel for each slot. The requests go over the connection for commands, which never blocks.
+ */
+export class Listener {
+  /** The server does not allow it to this user, or not for this key. */
+  isRefused = false;
+  readonly #id = randomBytes(16).toString("hex");
+  /** By key and token. Called with the end of the wait, as the server publishes it. */
+  readonly #waiters = new Map<string, (message: { event: string; fence: number }) => void>();
+
+  constructor(private readonly wires: Wires) {}
+
+  /** Asks with NOTIFY. `end` ends the wait. */
+  async ask({ keys, token }: Request, command: Command, ms: number, end: End): Promise<Answer> {
+    const { wires } = this;
+    const key = keys[0]!;
+    // As it comes back from the server, where it is UTF-8.
+    const name = `${Buffer.from(key).toString()} ${token}`;
+    const until = performance.now() + ms;
+    const left = () => until - performance.now();
+    try {
+      const ready = await within(Math.min(ms / 2, READY_MS), this.#subscribed(key), LATE).catch(ifLate);
+      const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
+      if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
+      const { ear, channel } = ready;
+      // It listens before it asks. What is missed because the subscription is lost is in the next answer.
+      const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
+      const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];
+      // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
+      const reply = await wire.send([...command, ...wait], left() + LATE_MS);
+      if (String(reply) !== "QUEUED") return { reply, wire };
+      // In ioredis a value could be the same: its replies have no types.
+      const value = Buffer.isBuffer(reply) ? await wire.send(["GET", command[2]!], LATE_MS) : null;
+      if (value !== null) return { reply: value, wire };
+      const message = await within(left(), told, LATE, wire.lost, ear.lost, end).catch(ifLate);
+      const { event, fence } = message ?? { event: "timeout" };
+      if (event === "timeout") return { reply: null, wire };
+      if (event === "granted" && !wires.driver.addresses) return { reply: fence, wire };
+      // As the error would be if the request had been answered with it.
+      if (event !== "granted" && event !== "result")
+        throw new Error(`${event.toUpperCase()} the server ended the wait for ${key}`);
+      // A replica passes shard messages on, and its primary makes no grant that nobody hears of at the primary itself. So the primary
+      // is asked, without waiting: the place stays where it is. The message of a value is without it, too.
+      return { reply: await wire.send(command, LATE_MS), wire };
+    } catch (error) {
+      if (!isNotifyRefused(error)) throw error;
+      const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
+      if (!this.isRefused) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
+      this.isRefused = true;
+      // It has waited for no time. The next wait is by BLOCK.
+      return { reply: null, wire: undefined };
+    } finally {
+      this.#waiters.delete(name);
+    }
+  }
+
+  /** Subscribes at the node of the key, unless it is subscribed. */
+  async #subscribed(key: string) {
+    const { wires } = this;
+    const ear = await wires.of(key, (place) => wires.to(place, this.#hear));
+    if (performance.now() - ear.aliveAt > HEARTBEAT_MS) ear.send(["PING"], PONG_MS).catch(() => {});
+    // A shard channel is of the key's slot.
+    const tag = wires.driver.addresses ? `{${tagOfSlot(slotOf(key))}}:` : "";
+    const channel = `redis-lock:${tag}${this.#id}`;
+    await ear.subscribe(channel, PONG_MS);
+    return { ear, channel };
+  }
+
+  readonly #hear = (message: Buffer) => {
+    const text = message.toString();
+    const head = /^([a-z]+) ([0-9]+) [0-9]+ /.exec(text);
+    if (head) this.#waiters.get(text.slice(head[0].length))?.({ event: head[1]!, fence: Number(head[2]) });
+  };
+}
+
+/** Undefined in place of the error that says that the time is over. */
+function ifLate(error: Error): undefined {
+  if (error.message !== LATE) throw error;
+}
