@@ -113,8 +113,10 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // UnlockContext is [Mutex.Unlock] with a context. While the server refuses for now, it asks again until Until.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	m.retaking.Lock()
+	m.mu.Lock()
 	m.released.Store(true)
-	hold := m.current()
+	hold := m.hold
+	m.mu.Unlock()
 	m.retaking.Unlock()
 	if live := m.live(hold.Token()); live != nil {
 		hold = live // The server has one hold of both sides.

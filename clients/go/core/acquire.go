@@ -110,7 +110,7 @@ type attempt struct {
 
 // acquire is Acquire with a time to wait.
 func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
-	if err := l.wrong(ctx); err != nil {
+	if err := l.wrong(); err != nil {
 		return nil, err
 	}
 	token, err := l.Token()
@@ -126,8 +126,8 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: from}
 	if from != nil && from.lock.Command != l.Command {
 		a.grace, a.converts = 0, true // A release that gives the place up would end the hold that the token has.
-		from.convert(1)
-		defer from.convert(-1)
+		from.modes.RLock()
+		defer from.modes.RUnlock()
 	}
 	for deadline := time.Now().Add(wait); ; {
 		began := time.Now()
@@ -189,15 +189,10 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 }
 
 // wrong returns an error if this lock can never be held as it is to be.
-func (l *Lock) wrong(ctx context.Context) error {
+func (l *Lock) wrong() error {
 	if l.surely(l.span()) < time.Millisecond { // for which an acquire may say that the lock is held
 		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
 			" the drift (WithDriftFactor) and 2ms leave nothing of %v", l.span())
-	}
-	if l.AtLeast > 0 {
-		if falls, err := l.Client.falls(ctx, l.Names[0]); falls || err != nil {
-			return cmp.Or(err, notInFallback("atLeast is"))
-		}
 	}
 	return l.Invalid
 }
@@ -212,7 +207,11 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		return driver.Reply{Err: driver.ErrNotSent}
 	}
 	client, command, wait := a.lock.Client, a.lock.request(a.token), time.Duration(0)
-	if a.wait >= time.Millisecond {
+	falls, err := client.falls(ctx, a.lock.Names[0])
+	if err != nil || falls && a.lock.AtLeast > 0 {
+		return driver.Reply{Err: cmp.Or(err, notInFallback("atLeast is"))}
+	}
+	if a.wait >= time.Millisecond && !falls {
 		wait = min(a.wait, LongestSlice)
 		if deadline, ok := ctx.Deadline(); ok {
 			// A little less, so that the server's answer comes before the connection is closed.
@@ -229,7 +228,6 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	defer cancel()
 	over, conn := sender(client.Driver), driver.Conn(nil)
 	if wait > 0 || a.lock.Linger != 0 {
-		var err error
 		if conn, err = client.Driver.Open(within, a.lock.Names[0]); err != nil {
 			return driver.Reply{Err: &RedisError{Err: err}}
 		}
@@ -281,7 +279,7 @@ func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) driver.Re
 	renewed := a.renewAnew(ctx, a.lock.Client.Driver)
 	switch {
 	case number(renewed) == 1 && time.Now().Before(lease):
-		a.fence = a.from.fence // A conversion keeps it.
+		a.fence = cmp.Or(a.from.fence, -1) // A conversion keeps it. That of an adopted hold is unknown.
 	case renewed.Err == nil:
 		a.giveBack(ctx)
 		a.from, a.converts, a.grace = nil, false, a.lock.Grace // It is one who has nothing, and waits.

@@ -105,6 +105,15 @@ func TestWhatCanNeverBeHeldIsRefused(t *testing.T) {
 		}
 		expect(t, "requests", f.said(), "")
 		lock.Expiry = 4 * time.Millisecond
-		expect(t, "the shortest", lock.wrong(ctx), nil)
+		expect(t, "the shortest", lock.wrong(), nil)
+	})
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) { // A fallback has no AtLeast. It asks again soon where there is no answer.
+		lock.Client.Fallback, lock.AtLeast = true, time.Second
+		f.plan(answer{"LOCK.INFO", broken, 0}, answer{"LOCK.INFO", refusal("ERR unknown command 'LOCK.INFO'"), 0})
+		_, err := lock.TryAcquire(ctx)
+		is(t, err, ErrModuleMissing)
+		lock.AtLeast = 0
+		f.plan(answer{"EVAL", broken, time.Hour}, answer{"EVAL", granted, 0})
+		expect(t, "the grant", acquired(t, lock).sent.Sub(f.begun), 1100*time.Millisecond)
 	})
 }

@@ -42,7 +42,9 @@ type sender interface {
 // falls tells whether locks are those of the fallback. The first answer of the server decides that; an error says that there is none yet.
 func (c *Client) falls(ctx context.Context, key string) (bool, error) {
 	if c.Fallback && c.choice.Load() == 0 {
-		reply := c.Driver.Send(ctx, about("LOCK.INFO", key))[0]
+		within, cancel := context.WithTimeout(ctx, Margin)
+		defer cancel()
+		reply := c.Driver.Send(within, about("LOCK.INFO", key))[0]
 		if class := ClassOf(reply); class != Answered && class != Null && class != Final {
 			return false, &RedisError{Err: reply.Err}
 		}

@@ -66,7 +66,11 @@ func (h *Hold) bind(ctx context.Context) driver.Reply {
 		return h.renewal(ctx, h.lock.Client.Driver)
 	}
 	renewed := h.renewal(ctx, conn)
-	if number(renewed) == 0 || h.converting > 0 || h.isOver() { // The next renewal binds, if there is one.
+	free := h.modes.TryLock()
+	if free {
+		defer h.modes.Unlock()
+	}
+	if number(renewed) == 0 || !free || h.isOver() { // The next renewal binds, if there is one.
 		conn.Release()
 		return renewed
 	}

@@ -19,10 +19,10 @@ type Hold struct {
 	life   context.Context // ends when the hold is over
 	end    context.CancelCauseFunc
 
-	asking     chan struct{} // full while a renewal or a ping is on its way: one after the other
-	conn       driver.Conn   // on which it depends, for who asks; nil: none, or it has broken
-	forget     func() bool   // keeps the connection when the hold is over
-	converting int           // how many acquires of the other mode are under way
+	asking chan struct{} // full while a renewal or a ping is on its way: one after the other
+	conn   driver.Conn   // on which it depends, for who asks; nil: none, or it has broken
+	forget func() bool   // keeps the connection when the hold is over
+	modes  sync.RWMutex  // shared by acquires of the other mode, had by a renewal that asks in this one, which would undo them
 
 	mu       sync.Mutex // of what follows
 	sent     time.Time  // before the request that began the lease; zero: nobody knows when it began
@@ -60,14 +60,6 @@ func (h *Hold) begin(ctx context.Context) {
 // depend has the hold depend on a connection, which is closed when the hold is over, so that the server ends it, too.
 func (h *Hold) depend(conn driver.Conn) {
 	h.conn, h.forget = conn, context.AfterFunc(h.life, conn.Close)
-}
-
-// convert notes that an acquire of the other mode begins, or that it has ended. A renewal that asks in this mode would undo it: one that
-// is on its way comes before, and none follows.
-func (h *Hold) convert(more int) {
-	h.asking <- struct{}{}
-	defer func() { <-h.asking }()
-	h.converting += more
 }
 
 // Token returns the owner's name.
@@ -185,19 +177,29 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	if least := h.lock.AtLeast; least > 0 {
 		options = []any{"ATLEAST", least.Milliseconds()}
 	}
-	h.asking <- struct{}{} // A renewal comes before, and none follows: the server would prolong what AtLeast leaves.
-	if conn := h.conn; conn != nil && h.forget() {
-		defer func() {
-			if err != nil {
-				conn.Close() // The server may still have the hold.
-			} else {
-				conn.Release()
-			}
-		}()
+	asks := true
+	select {
+	case h.asking <- struct{}{}:
+		if conn := h.conn; conn != nil && h.forget() {
+			defer func() {
+				if err != nil {
+					conn.Close() // The server may still have the hold.
+				} else {
+					conn.Release()
+				}
+			}()
+		}
+		h.conn = nil
+	default: // What is on its way may get no answer. The end of the hold closes its connection.
+		h.finish(false)
+		if asks = options != nil; asks { // A renewal comes before, and none follows: the server would prolong what AtLeast leaves.
+			h.asking <- struct{}{}
+		}
 	}
-	h.conn = nil
 	lease := h.finish(false) // Whether or not the answer comes.
-	<-h.asking
+	if asks {
+		<-h.asking
+	}
 	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -180,6 +180,11 @@ func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing
 		synctest.Wait()
 		lock.AtLeast = time.Second
 		_, _ = hold.Release(ctx)
-		expect(t, "the order", f.said(), "ACQUIRE@0 RENEW@0 RELEASE@300")
+		lock.AtLeast = 0
+		hold = acquired(t, lingering(lock))
+		f.plan(answer{"PING", broken, time.Hour})
+		time.Sleep(400 * time.Millisecond)
+		_, _ = hold.Release(ctx) // Any other one waits for nothing.
+		expect(t, "the order", f.said(), "ACQUIRE@0 RENEW@0 RELEASE@300 ACQUIRE@300 PING@633 RELEASE@700")
 	})
 }

@@ -196,6 +196,9 @@ func (c *conn) move(addr string) {
 	c.options.Addr = addr
 	c.client = newClient(c.options)
 	c.only = c.client.Conn()
+	if !c.library.open[c] { // It was closed meanwhile.
+		_ = c.client.Close()
+	}
 }
 
 // send sends commands once.
