@@ -564,7 +564,7 @@ final class Acquire {
                 .thenCompose(waits -> engine.keeper
                         .restoreReader(reader, Keeper.NO_WRITER)
                         .thenCompose(held -> {
-                            if (!waits || !held || tries == 0) {
+                            if (!waits || !held || tries == 0 || engine.closed) {
                                 return Engine.done(null);
                             }
                             Executor soon = task -> engine.later(Engine.PACE_NANOS / 10, task);

@@ -58,6 +58,9 @@ public final class JedisLocks {
      * @return a client, to be closed before {@code jedis}
      */
     public static RedisLockClient over(UnifiedJedis jedis, int waiters, LockOptions options) {
+        if (waiters < 1) {
+            throw new IllegalArgumentException("at least one thread must be able to wait");
+        }
         Pool<?> pool = pool(jedis);
         Driver driver = pool == null
                 ? new UnifiedJedisDriver(jedis, waiters)

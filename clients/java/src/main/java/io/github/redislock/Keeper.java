@@ -291,11 +291,8 @@ final class Keeper {
      */
     CompletableFuture<Boolean> release(Hold hold, long leastMs) {
         return releases(hold, () -> released(hold, leastMs).exceptionallyCompose(failed -> {
-            Throwable cause = Engine.cause(failed);
-            boolean refusedTime = cause instanceof IllegalArgumentException
-                    || cause instanceof ModuleMissingException;
-            CompletableFuture<Boolean> failing = Engine.failed(cause);
-            return !refusedTime ? failing : released(hold, 0).thenCompose(any -> {
+            CompletableFuture<Boolean> failing = Engine.failed(failed);
+            return !isRefusedTime(failed) ? failing : released(hold, 0).thenCompose(any -> {
                 forget(hold);
                 return failing;
             });
@@ -304,7 +301,17 @@ final class Keeper {
 
     /** The same, to end {@code restMs} from now. */
     CompletableFuture<Boolean> releaseIn(Hold hold, long restMs) {
-        return releases(hold, () -> engine.again(() -> engine.renew(hold, restMs), hold::lasts));
+        return releases(hold, () -> released(hold, hold.lease.sinceAskedMs() + restMs)
+                .exceptionallyCompose(failed -> isRefusedTime(failed)
+                        // The rest alone is not above the bound, nor does it need the module.
+                        ? engine.again(() -> engine.renew(hold, restMs), hold::lasts)
+                        : Engine.failed(failed)));
+    }
+
+    private static boolean isRefusedTime(Throwable failed) {
+        Throwable cause = Engine.cause(failed);
+        return cause instanceof IllegalArgumentException
+                || cause instanceof ModuleMissingException;
     }
 
     /**

@@ -76,7 +76,7 @@ final class Lease {
     }
 
     /** How long ago the first grant is at most, by a server whose clock may be fast. */
-    private long sinceAskedMs() {
+    synchronized long sinceAskedMs() {
         return (clock.getAsLong() - askedNanos) / 990_000 + 1;
     }
 

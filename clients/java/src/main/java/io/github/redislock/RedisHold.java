@@ -94,7 +94,8 @@ public interface RedisHold extends AutoCloseable {
     void release(Duration atLeast);
 
     /**
-     * Gives it back, and has the server end it a time from now: until then nobody else has it.
+     * Gives it back, and has the server end it a time from now: until then nobody else has it. A
+     * lease that ends earlier ends it earlier.
      *
      * @param rest from a millisecond on
      * @throws IllegalMonitorStateException when it was lost before

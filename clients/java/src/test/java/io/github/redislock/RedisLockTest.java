@@ -181,6 +181,9 @@ class RedisLockTest extends ServerTest {
         fromNow.releaseIn(LEAST);
         fromNow.releaseIn(Duration.ofMillis(1)); // Nothing more: it was given back.
         assertItLastsFor(LEAST);
+        locks.lock("b").tryAcquire(1, 2, TimeUnit.SECONDS).releaseIn(LEAST);
+        assertTrue(server.leftMs("b") <= 2_000, "its lease ends it earlier");
+        server.ask("DEL", "b");
         RedisHold taken = locks.lock("b").tryAcquire();
         server.ask("DEL", "a", "b");
         assertThrows(IllegalMonitorStateException.class, () -> taken.releaseIn(LEAST));
