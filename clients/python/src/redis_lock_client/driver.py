@@ -206,15 +206,16 @@ class SyncDriver(Driver):
             if self.socket_timeout or not isinstance(error, self.errors.TimeoutError):
                 run(self._route(client, ("LOCK.RELEASE", key, os.urandom(16).hex()), False))
             raise
-        # An error that says where the slot is: the client follows it.
+        # An error that says where the slot is, or that this node does not know: the client follows it, or looks anew.
+        elsewhere = self.errors.AskError, self.errors.ClusterDownError
         return [
-            run(self._route(client, command, decodes)) if isinstance(reply, self.errors.AskError) else reply
+            run(self._route(client, command, decodes)) if isinstance(reply, elsewhere) else reply
             for command, reply in zip(commands, replies, strict=True)
         ]
 
     def _send_to(self, node: str, pool: Any, commands: Sequence[Command], within: Any, **how: Any) -> list[Any]:
         # The user's client may wait for a silent server without end.
-        within = within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
+        within = how.get("hurry") or within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
         connection, give = self._take(node, pool, **how)
         return run(self._exchange(connection, give, commands, how.get("decodes", False), within))
 
