@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio
 
 from redis_lock_client import Lock, LockError, TaskResult, run_once, runs_once
 
@@ -199,3 +200,5 @@ def test_a_task_of_celery_may_linger_and_says_what_it_lacks(client, task_of):
     task_of(work, at_least=0, linger=0)()
     with pytest.raises(TypeError, match="the task report needs lock_client and at_most"):
         task_of(work, at_most=None)()
+    with pytest.raises(TypeError, match="no client for asyncio"):
+        task_of(work, lock_client=redis.asyncio.Redis())()

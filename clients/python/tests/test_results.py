@@ -246,6 +246,9 @@ def test_what_would_be_made_after_the_release_is_refused(client):
         for make in (later, lambda: later()):
             with pytest.raises(TypeError, match=r"redis_lock_client\.asyncio"):
                 use(make)
+        # An error that no generator lets pass.
+        with pytest.raises(StopIteration):
+            use(lambda: next(iter(())))
     assert not client.keys()
 
 

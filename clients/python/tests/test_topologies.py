@@ -9,6 +9,8 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 
+from redis_lock_client import Lock
+
 from .package import KINDS, Kept, Package
 from .proxy import Proxy
 from .server import until, versions
@@ -165,6 +167,13 @@ def test_cluster_a_message_of_a_grant_is_not_taken_for_the_grant(cluster):
         assert waiting.result(10)
         assert owner.tokens(key) == [waiter["token"]]
         way.now(lock.release())
+
+
+def test_cluster_a_node_that_serves_no_slots_any_more_is_left(cluster, monkeypatch):
+    lock = Lock(connect(cluster), "stock", timeout=9)
+    monkeypatch.setattr(lock._driver, "_send_to", lambda *_, **how: [redis.exceptions.ClusterDownError("CLUSTERDOWN")])
+    with lock:
+        pass
 
 
 def test_cluster_several_keys_of_other_slots_are_explained(cluster, package):

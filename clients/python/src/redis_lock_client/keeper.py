@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import heapq
+import itertools
 import os
 import threading
 from collections import deque
@@ -149,6 +151,8 @@ class KeepAlive(Keeping):
         """Use `Lock.keep_alive`."""
         super().__init__(lock, is_new)
         self.lost: threading.Event = Lost(self)
+        # Of the keeper's next look at it.
+        self.number = 0
         self._on_lost = on_lost
 
     def __enter__(self) -> Self:
@@ -182,18 +186,21 @@ class KeepAlive(Keeping):
 class Keeper:
     # Nothing is kept yet.
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        # When to look at what.
-        self._looks: dict[KeepAlive, float] = {}
+        lock = threading.RLock()
+        self._changed, self._has_jobs = threading.Condition(lock), threading.Condition(lock)
+        # When to look at what. Of entries for the same hold the newest counts.
+        self._looks: list[tuple[float, int, KeepAlive]] = []
+        self._numbers = itertools.count()
         # What is to be renewed, and since when.
         self._jobs: deque[tuple[float, KeepAlive]] = deque()
         self._threads = 0
 
-    # Look at it now, because something has changed, and from then on until it is over.
-    def look_at(self, kept: KeepAlive) -> None:
+    # Look at it now, because something has changed, or after so many seconds, and from then on until it is over.
+    def look_at(self, kept: KeepAlive, seconds: float = 0.0) -> None:
         with self._changed:
-            self._looks[kept] = 0
-            self._changed.notify_all()
+            kept.number = next(self._numbers)
+            heapq.heappush(self._looks, (now() + seconds, kept.number, kept))
+            self._changed.notify()
             if not self._threads:
                 self._start(self._watch)
                 self._start(self._renew)
@@ -202,7 +209,7 @@ class Keeper:
     def renew(self, kept: KeepAlive) -> None:
         with self._changed:
             self._jobs.append((now(), kept))
-            self._changed.notify_all()
+            self._has_jobs.notify()
 
     def _start(self, work: Callable[[], None]) -> None:
         self._threads += 1
@@ -212,23 +219,28 @@ class Keeper:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._looks)
-                kept, at = min(self._looks.items(), key=lambda look: look[1])
-                if (left := at - now()) > 0:
+                if (left := self._looks[0][0] - now()) > 0:
                     self._changed.wait(min(left, TURN))
                     continue
-                del self._looks[kept]
+                _, number, kept = heapq.heappop(self._looks)
+                if number != kept.number:
+                    continue
             again = kept.next_look()
             with self._changed:
                 # Something may have changed meanwhile.
-                if again is not None:
-                    self._looks.setdefault(kept, now() + again)
+                if again is not None and number == kept.number:
+                    self.look_at(kept, again)
                 if self._jobs and now() - self._jobs[0][0] > HANGS and self._threads <= MOST_THREADS:
                     self._start(self._renew)
 
     def _renew(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._jobs)
+                while not self._has_jobs.wait_for(lambda: self._jobs, 10 * TURN):
+                    # Those that were started because a server hung.
+                    if self._threads > 2:
+                        self._threads -= 1
+                        return
                 _, kept = self._jobs.popleft()
             run(kept.renew())
 

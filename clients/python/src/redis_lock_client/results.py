@@ -265,20 +265,23 @@ def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpa
 
 # Return what names the key of a call.
 def naming(function: Callable[..., Any], key: Key) -> Callable[..., str | bytes]:
-    return key if callable(key) else lambda *args, **kwargs: key.format(**arguments_of(function, args, kwargs))
+    if callable(key):
+        return key
+    signature = inspect.signature(function)
+    return lambda *args, **kwargs: key.format(**arguments_of(signature, args, kwargs))
 
 
 # Return the arguments of a call by their names.
-def arguments_of(function: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
-    bound = inspect.signature(function).bind(*args, **kwargs)
+def arguments_of(signature: inspect.Signature, args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
 
 
 # Return the arguments of a call as JSON.
-def json_of(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> str:
+def json_of(function: Callable[..., Any], signature: inspect.Signature, /, *args: Any, **kwargs: Any) -> str:
     try:
-        return json.dumps(arguments_of(function, args, kwargs), sort_keys=True)
+        return json.dumps(arguments_of(signature, args, kwargs), sort_keys=True)
     except TypeError as error:
         raise TypeError(f"{function} needs a `fingerprint`, as its arguments are no JSON: {error}") from error
 
@@ -309,7 +312,12 @@ def idempotent(
     what they must have in common; without it the arguments must be JSON.
     """
     more = {"keep": KEEP, **options, "early": None}
-    return _decorating(redis, key, more, lambda function: fingerprint or functools.partial(json_of, function))
+    return _decorating(
+        redis,
+        key,
+        more,
+        lambda function: fingerprint or functools.partial(json_of, function, inspect.signature(function)),
+    )
 
 
 # Return what decorates a function. Values are marked by what `marks` makes of the arguments, so that other arguments

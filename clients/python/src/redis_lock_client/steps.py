@@ -30,6 +30,9 @@ def run(steps: Steps[T], error: BaseException | None = None) -> T:
         return done
     except BaseException as caught:
         if not steps.gi_suspended:  # type: ignore[attr-defined]
+            # Out of a generator this error of a user's function comes as the cause of another.
+            if isinstance(caught.__cause__, StopIteration):
+                raise caught.__cause__ from None
             raise
         # A signal handler may raise at any time, also between two steps.
         return run(steps, caught)

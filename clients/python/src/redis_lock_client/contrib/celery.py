@@ -5,6 +5,7 @@ from typing import Any
 from celery import Task
 from celery.exceptions import Reject, Retry
 
+from ..driver import is_of_asyncio
 from ..once import lock_of_job
 from ..results import naming
 from ..sending import logger
@@ -32,8 +33,8 @@ class Once(Task):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task, or return what `skipped` returns."""
-        if self.lock_client is None or self.at_most is None:
-            raise TypeError(f"the task {self.name} needs lock_client and at_most")
+        if self.lock_client is None or is_of_asyncio(self.lock_client) or self.at_most is None:
+            raise TypeError(f"the task {self.name} needs lock_client and at_most, and no client for asyncio")
         name = self._lock_name(args, kwargs)
         options: Any = {option: getattr(self, option) for option in ("at_most", "at_least", "linger", "fallback")}
         once = lock_of_job(self.lock_client, name, **options)
