@@ -45,11 +45,13 @@ impl<N: Peer> Cluster<N> {
             }
             _ => None,
         });
+        let seeds: Vec<_> = seeds.collect();
+        let like = infos.first().filter(|_| !seeds.is_empty());
         let kind = redis::ErrorKind::InvalidClientConfig;
         let none = RedisError::from((kind, "a cluster needs the address of a node"));
         Ok(Self {
-            seeds: seeds.collect(),
-            like: infos.into_iter().next().ok_or(none)?,
+            like: like.ok_or(none)?.clone(),
+            seeds,
             ranges: Mutex::default(),
             nodes: Mutex::default(),
             asking: N::Turn::default(),

@@ -158,6 +158,8 @@ impl<D: Driver> Guard<D> {
 impl<D: Driver> Drop for Guard<D> {
     fn drop(&mut self) {
         if matches!(self.hold.lease.state(), State::Held | State::Ended) {
+            // Its keeper ends with it, whatever becomes of the rest.
+            self.hold.lease.finish(State::Ended);
             let rest = self.hold.clone().release_at_last();
             D::settle(&self.hold.engine, &self.hold.runtime, Box::pin(rest));
         }

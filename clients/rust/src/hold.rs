@@ -2,6 +2,7 @@
 
 use std::slice::{Chunks, from_ref};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, FromRedisValue};
@@ -166,7 +167,7 @@ impl<D: Driver> Hold<D> {
             // The lease is over by now.
             Err(error) if error.is_temporary() => Err(self.not_held().await),
             Err(error) => Err(error),
-            Ok(binding) if self.lease.renewed(sent, binding == Binding::Bound) => Ok(()),
+            Ok(_) if self.lease.renewed(sent) => Ok(()),
             Ok(_) => Err(self.too_late().await),
         }
     }
@@ -323,7 +324,7 @@ impl<D: Driver> Hold<D> {
         match granted {
             Ok(Some(grant))
                 if grant.fence == lease.fence
-                    && lease.converted(Mode::Exclusive, grant.sent, ttl, true) =>
+                    && lease.converted(Mode::Exclusive, grant.sent, ttl) =>
             {
                 Ok(true)
             }
@@ -354,17 +355,17 @@ impl<D: Driver> Hold<D> {
         let ttl = lease.ttl_to_keep(self.ttl);
         // Without KEEP, so that the place of the writer ends.
         let mut attempt = engine.attempt(place, &SHARE, ttl, Patience::None);
-        let (sent, is_bound, is_held) = match engine.run(&mut attempt).await? {
+        let (sent, is_held) = match engine.run(&mut attempt).await? {
             // With another fence it is a new hold, which nobody knows of.
-            Some(grant) => (grant.sent, true, grant.fence == lease.fence),
+            Some(grant) => (grant.sent, grant.fence == lease.fence),
             // While a guard is on, one that has a share already waits for it as others do.
             None => {
                 let sent = Instant::now();
                 let effort = engine.effort(ttl, until(sent, ttl));
-                (sent, false, engine.renew(place, ttl, effort).await?)
+                (sent, engine.renew(place, ttl, effort).await?)
             }
         };
-        match is_held && lease.converted(Mode::Shared, sent, ttl, is_bound) {
+        match is_held && lease.converted(Mode::Shared, sent, ttl) {
             true => Ok(()),
             false => Err(self.too_late().await),
         }
@@ -409,7 +410,7 @@ impl<D: Driver> Hold<D> {
     /// Releases it. What failed can be repeated, until the server has answered.
     async fn release(&self, effort: Effort) -> Result<()> {
         let lease = &self.lease;
-        let is_first = lease.finish(State::Ended);
+        lease.finish(State::Ended);
         let state = lease.state();
         if state == State::Released {
             return Err(Error::NotHeld);
@@ -419,10 +420,15 @@ impl<D: Driver> Hold<D> {
             Some(_) => Some(lease.renewal.wait::<D>().await),
             None => None,
         };
-        let (released, was_lost) = self.engine.release(&self.place, effort).await?;
+        let was_unheard = lease.is_unheard.swap(true, Relaxed);
+        let released = self.engine.release(&self.place, effort).await;
+        if matches!(&released, Err(Error::Redis(error)) if !is_unanswered(error)) {
+            lease.is_unheard.store(was_unheard, Relaxed);
+        }
+        let (released, was_lost) = released?;
         lease.finish(State::Released);
         // An earlier one may have got there, and nothing else has ended the lease by then.
-        let may_be_released = (was_lost || !is_first) && !lease.left().is_zero();
+        let may_be_released = (was_lost || was_unheard) && !lease.left().is_zero();
         match state == State::Ended && (released || may_be_released) {
             true => Ok(()),
             false => Err(Error::NotHeld),

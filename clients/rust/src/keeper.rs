@@ -106,8 +106,8 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
             continue;
         };
         (pause, has_failed) = match renewed {
-            Ok(Binding::Bound) if lease.renewed(sent, true) => (usual, false),
-            Ok(Binding::NotBound) if lease.renewed(sent, false) => (soon, false),
+            Ok(Binding::Bound) if lease.renewed(sent) => (usual, false),
+            Ok(Binding::NotBound) if lease.renewed(sent) => (soon, false),
             Ok(_) => return false,
             Err(error) => {
                 tracing::warn!(%error, "a renewal failed");

@@ -46,8 +46,8 @@ pub(crate) enum State {
 struct Inner {
     /// The end of the ttl.
     until: Instant,
-    /// When the connection that a hold with linger is bound to was last known to live. The server
-    /// ends the hold `linger` after it sees the end of that connection, which is later.
+    /// Before the last request that the server has granted or renewed. It ends a hold with linger that
+    /// much after the end of its connection. If it had seen that before, a renewal would count anew.
     alive: Instant,
     state: State,
     claim: Claim,
@@ -58,11 +58,11 @@ struct Inner {
 }
 
 impl Inner {
-    fn renew(&mut self, until: Instant, alive: Option<Instant>) {
+    fn renew(&mut self, sent: Instant, ttl: Duration) {
         if self.state == State::Held {
-            self.until = until;
+            self.until = until(sent, ttl);
         }
-        self.alive = alive.map_or(self.alive, |alive| alive.max(self.alive));
+        self.alive = sent.max(self.alive);
     }
 }
 
@@ -96,6 +96,8 @@ pub(crate) struct Lease {
     linger: Option<Duration>,
     pub(crate) conversion: Turn,
     pub(crate) renewal: Turn,
+    /// A release may have reached the server, and its answer has not come.
+    pub(crate) is_unheard: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -106,6 +108,7 @@ impl Lease {
             linger,
             conversion: Turn::default(),
             renewal: Turn::default(),
+            is_unheard: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 until: until(grant.sent, ttl),
                 alive: grant.sent,
@@ -182,29 +185,21 @@ impl Lease {
     }
 
     /// Remembers that a renewal was answered, as `converted` does.
-    pub(crate) fn renewed(&self, sent: Sent, is_bound: bool) -> bool {
+    pub(crate) fn renewed(&self, sent: Sent) -> bool {
         let is_held = Instant::now() < sent.before;
         if is_held {
-            let end = until(sent.at, sent.ttl);
-            self.change(|inner| inner.renew(end, is_bound.then_some(sent.at)));
+            self.change(|inner| inner.renew(sent.at, sent.ttl));
         }
         is_held
     }
 
-    /// Remembers a conversion, and whether it came by the connection that the hold is bound to. False
-    /// if the ttl was over by then: it stays so.
-    pub(crate) fn converted(
-        &self,
-        mode: Mode,
-        sent: Instant,
-        ttl: Duration,
-        is_bound: bool,
-    ) -> bool {
+    /// Remembers a conversion. False if the ttl was over by then: it stays so.
+    pub(crate) fn converted(&self, mode: Mode, sent: Instant, ttl: Duration) -> bool {
         self.change(|inner| {
             let is_held = inner.state == State::Held && Instant::now() < inner.until;
             if is_held {
                 (inner.claim, inner.is_unconfirmed) = (Claim::RwLock(mode), false);
-                inner.renew(until(sent, ttl), is_bound.then_some(sent));
+                inner.renew(sent, ttl);
             }
             is_held
         })

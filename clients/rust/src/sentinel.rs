@@ -9,6 +9,9 @@ use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisRe
 use crate::error::Result;
 use crate::server::{Batch, Peer, Source, text, unnamed, with_address};
 
+/// The time in which a sentinel that works answers, and the primary as well.
+const MOMENT: Duration = Duration::from_millis(200);
+
 /// The sentinels that watch a primary, which the locks are on.
 ///
 /// They are asked again after an error of the connection, and when the server is no primary any more.
@@ -55,19 +58,26 @@ impl Sentinel {
 
     /// How to connect to the primary that one of them names.
     ///
-    /// One that is silent, or that names a server which is, must not take the time of all. So each has
-    /// a part of it, and the one that has named the primary before comes first.
+    /// One that is silent, or that names a server which is, must not take the time of all. So all are
+    /// asked for a moment first, and then each for its part of the time. The one that has named the
+    /// primary before comes first.
     pub(crate) async fn primary<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
         let all = self.sentinels.len();
         let part = u32::try_from(all)
             .ok()
             .and_then(|all| time.checked_div(all));
-        let numbered = self.sentinels.iter().enumerate();
+        let part = part.unwrap_or(time);
+        let numbered = self.sentinels.iter().enumerate().cycle();
+        let twice = numbered
+            .skip(self.first.load(Relaxed))
+            .take(all.saturating_mul(2));
         let mut last = self.nobody();
-        for (number, sentinel) in numbered.cycle().skip(self.first.load(Relaxed)).take(all) {
+        for (before, (number, sentinel)) in twice.enumerate() {
+            let time = if before < all { part.min(MOMENT) } else { part };
             // This call may have no time for the next one.
             self.first.store(number.wrapping_add(1), Relaxed);
-            match self.named_by::<P>(sentinel, part.unwrap_or(time)).await {
+            let (turn, named) = (P::Turn::default(), self.named_by::<P>(sentinel, time));
+            match P::alone(&turn, time, named).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);
                     return Ok(server);

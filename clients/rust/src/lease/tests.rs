@@ -5,21 +5,17 @@ fn seconds(seconds: u64) -> Duration {
 }
 
 #[test]
-fn a_lease_with_linger_is_over_linger_after_its_connection_was_known_to_live() {
+fn a_lease_with_linger_is_over_linger_after_the_last_renewal() {
     let (fence, start) = (7, Instant::now() - seconds(30));
     let (grant, linger) = (Grant { fence, sent: start }, Some(seconds(60)));
     let lease = Lease::new(grant, seconds(600), linger, Claim::Lock);
     assert_eq!(lease.until(), until(start, seconds(60)));
     assert!(lease.may_be_held(), "the server may hold it for its ttl");
-    // A renewal that another connection answers says nothing of the one that it is bound to.
     let sent = lease.sends(seconds(600));
-    assert!(lease.renewed(sent, false));
-    assert_eq!(lease.until(), until(start, seconds(60)));
-    let sent = lease.sends(seconds(600));
-    assert!(lease.renewed(sent, true));
+    assert!(lease.renewed(sent));
     assert_eq!(lease.until(), until(sent.at, seconds(60)));
     let converted = sent.at + seconds(1);
-    assert!(lease.converted(Mode::Shared, converted, seconds(600), true));
+    assert!(lease.converted(Mode::Shared, converted, seconds(600)));
     assert_eq!(lease.until(), until(converted, seconds(60)));
 }
 

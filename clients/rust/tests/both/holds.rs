@@ -138,6 +138,12 @@ fn a_release_that_failed_can_be_repeated() {
     proxy.open();
     drop(guard);
     eventually("it is released", || admin.is_free("k"));
+    // It was refused, so it was another who ended it.
+    let guard = now(lock.lock()).unwrap();
+    proxy.answer("LOCK.RELEASE", 1, "-NOPERM no rights\r\n");
+    assert!(matches!(now(guard.unlock()), Err(Error::Redis(_))));
+    admin.run(&["DEL", "k"]);
+    assert!(matches!(now(guard.unlock()), Err(Error::NotHeld)));
 }
 
 /// Whoever renews is told by its own clock. That the server tells of a loss, the scenarios say.
@@ -291,6 +297,8 @@ fn a_renewal_binds_a_hold_in_the_mode_that_it_has_by_now() {
     let keep_alive = guard.keep_alive();
     let upgrading = thread::spawn(move || now(guard.upgrade()).map(|()| guard));
     server.admin().await_waiters("page", 1);
+    // The renewals do not bind it meanwhile, and it lasts.
+    thread::sleep(ms(1_200));
     renew_twice("shared");
     now(other.unlock()).unwrap();
     let mut guard = upgrading.join().unwrap().unwrap();
