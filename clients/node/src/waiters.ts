@@ -115,7 +115,7 @@ export class Listener {
       const message = await within(left(), told, LATE, wire.lost, ear.lost, end).catch(ifLate);
       const { event, fence } = message ?? { event: "timeout" };
       if (event === "timeout") return { reply: null, wire };
-      if (event === "granted" && !wires.driver.addresses) return { reply: fence, wire };
+      if (event === "granted" && !wires.driver.discover) return { reply: fence, wire };
       // As the error would be if the request had been answered with it.
       if (event !== "granted" && event !== "result")
         throw new Error(`${event.toUpperCase()} the server ended the wait for ${key}`);
@@ -140,7 +140,7 @@ export class Listener {
     const ear = await wires.of(key, (place) => wires.to(place, this.#hear));
     if (performance.now() - ear.aliveAt > HEARTBEAT_MS) ear.send(["PING"], PONG_MS).catch(() => {});
     // A shard channel is of the key's slot.
-    const tag = wires.driver.addresses ? `{${tagOfSlot(slotOf(key))}}:` : "";
+    const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
     const channel = `redis-lock:${tag}${this.#id}`;
     await ear.subscribe(channel, PONG_MS);
     return { ear, channel };
