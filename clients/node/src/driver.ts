@@ -39,8 +39,8 @@ export interface Driver {
   /** Where the key is, as far as the client knows: a database, in a cluster the address of a node. */
   place(key: string): Promise<string | undefined>;
   open(place: string, events: Events): Link;
-  /** Of a cluster client only: those of the nodes that it knows. */
-  addresses?(): string[];
+  /** Of a cluster client only: has it ask again where the slots are. */
+  discover?(key: string): Promise<unknown>;
 }
 
 /** `host:port`, of which the host may have colons. */

@@ -54,7 +54,7 @@ export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}
     if (hasBody && !request.readableDidRead)
       return next(new Error("idempotency() stands behind what parses the body, such as express.json()."));
     const target = request.originalUrl ?? request.url ?? "";
-    const fingerprint = digest(method, target, body);
+    const fingerprint = digest(method, target, textOf(body));
     let first: Awaited<ReturnType<typeof recorded>> | undefined;
     const make = async () => {
       first = await recorded(response, next);
@@ -142,5 +142,13 @@ function problem(response: ServerResponse, status: number, title: string): void 
 
 const caller = ({ headers }: WebRequest) => `${headers.authorization ?? ""}\n${headers.cookie ?? ""}`;
 
-/** The same only for the same values in the same order. */
-const digest = (...values: unknown[]) => createHash("sha256").update(JSON.stringify(values)).digest("hex");
+function textOf(body: unknown): string | Uint8Array {
+  return typeof body === "string" || body instanceof Uint8Array ? body : (JSON.stringify(body) ?? "");
+}
+
+/** The same only for the same texts in the same order. A caller who is undefined throws: he is not one with all others who are. */
+function digest(...texts: (string | Uint8Array)[]): string {
+  const hash = createHash("sha256");
+  for (const text of texts) hash.update(`${Buffer.byteLength(text)}:`).update(text);
+  return hash.digest("hex");
+}

@@ -199,8 +199,8 @@ export class Redlock extends EventEmitter {
     until = () => -Infinity,
   ): Promise<Promise<ExecutionStats>[]> {
     const effective = withDefaults(settings, this.settings);
-    const patience = new Patience(effective);
     const { attempts, note } = this.#attempts(effective);
+    let patience: Patience | undefined;
     for (;;) {
       const failure = await ask().then(
         () => undefined,
@@ -208,8 +208,10 @@ export class Redlock extends EventEmitter {
       );
       note(failure);
       if (!failure) return attempts;
+      // From the first failure on: to find a connection silent takes longer than the retries.
+      patience ??= new Patience(effective);
       const kind = kindOf(failure);
-      const isOver = kind === "final" || this.server.driver.hasEnded();
+      const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
       if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.left === 0) throw this.failed(failure, attempts);
       else await patience.pause();

@@ -98,7 +98,10 @@ export class Server extends Wires {
     } catch (error) {
       const isOfValue = request.result !== undefined;
       // No old client locks by the key of a value.
-      if (is(error, "WRONGTYPE") && !isOfValue) throw await this.#stringLock(request.keys, error);
+      if (is(error, "WRONGTYPE") && !isOfValue) {
+        this.#isPlain ??= false;
+        throw await this.#stringLock(request.keys, error);
+      }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
       if (isOfValue) throw missing(error, "LOCK.ONCE is of 0.4.0, and there is no fallback for it");
       // A choice stays.

@@ -70,8 +70,8 @@ export class WaitingRoom {
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
 
-/** After so long a silence the listening connection is asked whether it lives, and how long it may take to say so or to subscribe. */
-const HEARTBEAT_MS = 5000;
+/** After so long a silence the connections are asked whether they live, and how long they may take to say so or to subscribe. */
+const HEARTBEAT_MS = 4000;
 const PONG_MS = 2000;
 
 /** How long a waiter waits for the channel before it asks without it, which keeps its place. */
@@ -103,6 +103,8 @@ export class Listener {
       const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
       if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
       const { ear, channel } = ready;
+      for (const each of [ear, wire])
+        if (performance.now() - each.aliveAt > HEARTBEAT_MS) each.send(["PING"], PONG_MS).catch(() => {});
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
       const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
       const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];
@@ -115,7 +117,7 @@ export class Listener {
       const message = await within(left(), told, LATE, wire.lost, ear.lost, end).catch(ifLate);
       const { event, fence } = message ?? { event: "timeout" };
       if (event === "timeout") return { reply: null, wire };
-      if (event === "granted" && !wires.driver.addresses) return { reply: fence, wire };
+      if (event === "granted" && !wires.driver.discover) return { reply: fence, wire };
       // As the error would be if the request had been answered with it.
       if (event !== "granted" && event !== "result")
         throw new Error(`${event.toUpperCase()} the server ended the wait for ${key}`);
@@ -138,9 +140,8 @@ export class Listener {
   async #subscribed(key: string) {
     const { wires } = this;
     const ear = await wires.of(key, (place) => wires.to(place, this.#hear));
-    if (performance.now() - ear.aliveAt > HEARTBEAT_MS) ear.send(["PING"], PONG_MS).catch(() => {});
     // A shard channel is of the key's slot.
-    const tag = wires.driver.addresses ? `{${tagOfSlot(slotOf(key))}}:` : "";
+    const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
     const channel = `redis-lock:${tag}${this.#id}`;
     await ear.subscribe(channel, PONG_MS);
     return { ear, channel };

@@ -1,6 +1,5 @@
 import type { Command, Driver, Link } from "./driver.js";
 import { kindOf, redirection } from "./replies.js";
-import { slotOf } from "./slot.js";
 import { End, LATE, whenAborted, within } from "./timer.js";
 
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
@@ -17,6 +16,10 @@ const OPEN_MS = 4000;
 
 /** How often a command follows a cluster's redirections. */
 const HOPS = 5;
+
+/** How long a cluster client may take to look for the nodes, and the time between two looks. */
+const LOOK_FOR_NODES_MS = 1000;
+const LOOK_AGAIN_MS = 500;
 
 /** A reply, and the connection on which it came. */
 export type Answer<W = Wire | undefined> = { readonly reply: unknown; readonly wire: W };
@@ -91,50 +94,52 @@ export class Wires {
   readonly #known = new Map<string, Promise<Wire>>();
   readonly #listening = new Map<string, Promise<Wire>>();
   readonly #all = new Set<Wire>();
-  /** Where redirections have led, by slot. The libraries hear of them only if the user's commands are redirected, too. */
-  readonly #moved = new Map<number, string>();
   #timer: NodeJS.Timeout | undefined;
+  #looking: Promise<unknown> | undefined;
+  #lookedAt = -Infinity;
 
   constructor(readonly driver: Driver) {}
 
   /** Sends what is answered at once, and follows a cluster's redirections. */
   async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer<Wire>> {
-    let asked: string | undefined;
-    for (let hop = 0; ; hop++) {
-      const wire = await (asked ? this.to(asked) : this.of(key));
+    let wire = await this.of(key);
+    for (let hop = 0, isAsk = false; ; hop++) {
       // Nothing may come between the two.
-      if (asked) wire.send(["ASKING"], ms).catch(() => {});
+      if (isAsk) wire.send(["ASKING"], ms).catch(() => {});
       try {
         return { reply: await wire.send(command, ms), wire };
       } catch (error) {
         const to = redirection(error);
-        if (!to && kindOf(error) === "elsewhere") this.#avoid(wire.place, key);
-        if (!to || !this.driver.addresses || hop >= HOPS) throw error;
-        if (!to.isAsk) this.#moved.set(slotOf(key), to.address);
-        asked = to.isAsk ? to.address : undefined;
+        isAsk = to?.isAsk === true;
+        if (kindOf(error) === "elsewhere" && !isAsk) void this.#refresh(key);
+        if (!to || !this.driver.discover || hop >= HOPS) throw error;
+        wire = await this.to(to.address);
       }
     }
   }
 
   /** One to the server of the key, by default that for commands. */
   async of(key: string, to = (place: string) => this.to(place)): Promise<Wire> {
-    const moved = this.driver.addresses && this.#moved.get(slotOf(key));
-    let place: string | undefined;
     try {
-      place = moved ?? (await this.driver.place(key));
+      const place = await this.driver.place(key);
       if (place === undefined) throw new Error("the node of the key is not known");
       return await to(place);
     } catch (error) {
-      this.#avoid(place, key);
+      await this.#refresh(key);
       throw error;
     }
   }
 
-  /** The next command for the key goes to any other node of the cluster, which knows where the slot is now. */
-  #avoid(failed: string | undefined, key: string): void {
-    const others = this.driver.addresses?.().filter((address) => address !== failed) ?? [];
-    const other = others[Math.floor(Math.random() * others.length)];
-    if (other !== undefined) this.#moved.set(slotOf(key), other);
+  /** Has a cluster client ask again where the slots are. If nobody uses it, it hears of no redirection by itself. */
+  async #refresh(key: string): Promise<void> {
+    if (!this.driver.discover || performance.now() - this.#lookedAt < LOOK_AGAIN_MS) return;
+    this.#looking ??= within(LOOK_FOR_NODES_MS, this.driver.discover(key), LATE)
+      .catch(() => {})
+      .finally(() => {
+        this.#looking = undefined;
+        this.#lookedAt = performance.now();
+      });
+    await this.#looking;
   }
 
   /** The one to a place for commands, or that which listens. It is opened when it is first needed, and again after it was lost. */
@@ -166,9 +171,10 @@ export class Wires {
     for (const wire of this.#all) wire.close();
   }
 
-  /** Ends the user's client, too. */
+  /** Ends the user's client, too. node-redis would keep the connections of a look that is not over, and with them the process. */
   async quit(): Promise<void> {
     this.close();
+    await this.#looking;
     await this.driver.end();
   }
 }

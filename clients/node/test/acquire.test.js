@@ -185,6 +185,14 @@ for (const { title, library, waitBy } of ways) {
       await assert.rejects(taken.release(), { code: "ERR_LOCK_LOST" });
     });
 
+    it("releases over a new connection when the old one says nothing", async () => {
+      const lock = await (await far()).acquire(["a"], 30_000);
+      proxy.silentAfter = /release/i;
+      // To find it silent takes longer than the retries.
+      await lock.release({ retryCount: 10, retryDelay: 200 });
+      assert.deepEqual(await server.holders("a"), []);
+    });
+
     if (waitBy === "block")
       it("gives up also what comes after its release", async () => {
         // The request that waits is on its way for longer than the caller waits, and for longer than the release.

@@ -139,7 +139,9 @@ it("answers also when the answer cannot be kept", async () => {
 it("runs nothing where the locks fail, or nobody has parsed the body", async () => {
   mount(() => assert.fail("it ran"));
   app.post("/raw", idempotency(redlock), () => assert.fail("it ran"));
+  app.post("/no", express.json(), idempotency(redlock, { owner: () => {} }), () => assert.fail("it ran"));
   app.use(sayError);
+  assert.match((await ask({ path: "/no" })).text, /must be of type string/);
   const raw = await ask({ path: "/raw" });
   assert.deepEqual([raw.status, /express\.json/.test(raw.text)], [500, true]);
   await redlock.quit();

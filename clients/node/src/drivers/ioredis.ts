@@ -25,6 +25,7 @@ export interface IoredisCluster {
   readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
   nodes(role?: "master"): IoredisClient[];
+  refreshSlotsCache(callback: () => void): void;
   quit(): Promise<unknown>;
 }
 
@@ -47,18 +48,17 @@ export function ofIoredis(client: IoredisClient): Driver {
 }
 
 export function ofIoredisCluster(client: IoredisCluster): Driver {
-  const addressOf = ({ options }: IoredisClient) => `${options.host}:${options.port}`;
   return {
     ...common(client),
     place: async (key) => client.slots[slotOf(key)]?.[0],
     open(place, events) {
       const nodes = client.nodes();
-      const known = nodes.find((node) => addressOf(node) === place);
+      const known = nodes.find(({ options }) => `${options.host}:${options.port}` === place);
       const template = known ?? nodes[0];
       if (!template) throw new Error("no node of the cluster is known");
       return open(template, known ? {} : { ...hostOf(place), path: undefined }, true, events);
     },
-    addresses: () => client.nodes().map(addressOf),
+    discover: () => new Promise<void>((resolve) => client.refreshSlotsCache(resolve)),
   };
 }
 

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { type Command, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
 import { slotOf } from "../slot.js";
 import { LATE, within } from "../timer.js";
@@ -36,6 +37,7 @@ export interface NodeRedisCluster {
   readonly slots: readonly ({ readonly master: Master } | undefined)[];
   readonly masters: readonly Master[];
   nodeClient(node: any): Promise<unknown>;
+  sendCommand(firstKey: string, isReadonly: boolean, command: (string | Buffer)[]): Promise<unknown>;
   close(): unknown;
 }
 
@@ -95,7 +97,20 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
       if (!template) throw new Error("no node of the cluster is known");
       return open(template, known ? {} : { socket: hostOf(place) }, true, events);
     },
-    addresses: () => client.masters.map(({ address }) => address),
+    /**
+     * The library asks for the masters when a node redirects a command. This one changes nothing. It goes to the node that had the slot,
+     * or, if that one is away, to any other.
+     */
+    async discover(key) {
+      const { slots, masters } = client;
+      const ask = (at: string) => client.sendCommand(at, false, ["LOCK.RENEW", key, randomUUID(), "1"]);
+      const last = slots[slotOf(key)]?.master;
+      if (last?.client?.isReady) return ask(key);
+      const other = masters.find((master) => master !== last && master.client?.isReady);
+      for (let i = 0; other && i < 10_000; i++)
+        if (slots[slotOf(String(i))]?.master === other) return ask(String(i));
+      return undefined;
+    },
   };
 }
 
