@@ -192,7 +192,7 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 func (l *Lock) wrong() error {
 	if l.surely(l.span()) < time.Millisecond { // for which an acquire may say that the lock is held
 		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
-			" the drift (WithDriftFactor) and 2ms leave nothing of %v", l.span())
+			" the drift (WithDriftFactor) and 2ms leave nothing of %v", max(l.span(), 0))
 	}
 	return l.Invalid
 }
