@@ -43,7 +43,7 @@ test: setup ## Build, then test on the oldest and the newest server
 	@$(MAKE) build
 	@scripts/check/test.sh
 
-# Fifteen minutes.
+# Ten minutes.
 test-all: setup ## The same on all servers, with all histories
 	@$(MAKE) servers build
 	@scripts/check/test.sh all
