@@ -1,5 +1,5 @@
-//! The acquire loop: asks until the lock is granted or the patience is over. What to send next, and
-//! what an answer means, an [`Attempt`] decides without I/O.
+//! The acquire loop: asks until the lock is granted or the patience is over. An [`Attempt`] decides
+//! without I/O what to send next, and what an answer means.
 
 use std::slice::from_ref;
 use std::time::{Duration, Instant};

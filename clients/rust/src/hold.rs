@@ -42,7 +42,7 @@ pub(crate) struct Hold<D: Driver> {
 }
 
 impl<D: Driver> Engine<D> {
-    /// What is done for a hold with such a ttl until `end`.
+    /// The effort for requests about a hold of this ttl, until `end`.
     pub(crate) fn effort(&self, ttl: Duration, end: Instant) -> Effort {
         let left = end.saturating_duration_since(Instant::now());
         Effort {
@@ -144,7 +144,7 @@ impl<D: Driver> Engine<D> {
         let answer = D::send(self, Batch::of(place.key(), from_ref(&acquire), time)).await;
         let binding = binding(fence, answer);
         if binding == Binding::Over {
-            // What was granted anew nobody knows of.
+            // Nobody knows of the new grant.
             self.give_up(place, ttl).await;
         }
         binding
@@ -371,7 +371,7 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    /// What is done for its end, which a server that is away hears of late.
+    /// The effort to end it, of which a server that is away hears late.
     fn end_effort(&self) -> Effort {
         let options = &self.engine.options;
         Effort {

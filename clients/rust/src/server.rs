@@ -38,9 +38,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What connects to one server.
+/// Connections to one server.
 pub(crate) trait Peer: Send + Sync + Sized {
-    /// What one of those that `alone` is for has at a time.
+    /// Callers of `alone` take turns by it.
     type Turn: Default + Send + Sync;
 
     fn to(source: Source) -> Self;

@@ -15,9 +15,9 @@ import java.util.function.Consumer;
  */
 final class Acquire {
     /**
-     * A grant of a request, a moment before it, the one from which its lease is surely not over-estimated, and
-     * the connection that it is bound to. With a value and without a fence nothing is held, with
-     * both the value is early.
+     * A grant of a request, a moment before it, the one from which its lease is surely not
+     * over-estimated, and the connection that it is bound to. With a value and without a fence
+     * nothing is held; with both the value is early.
      */
     record Grant(
             Acquire by,

@@ -8,7 +8,8 @@ import java.util.function.Function;
 
 /**
  * A lock of a {@link LettuceLockClient}, several as one, or a semaphore, of which a hold is a
- * permit. It is not reentrant: each request is another owner. Its futures are completed in the client's executor.
+ * permit. It is not reentrant: each request is another owner. Its futures are completed in the
+ * client's executor.
  */
 public interface AsyncLock {
     /**

@@ -239,8 +239,8 @@ final class Keeper {
     }
 
     /**
-     * The same, again where that helps. What is only refused for a while is asked again if it {@code
-     * insists}; otherwise what is left of the lease will do.
+     * The same, again where that helps. What is only refused for a while is asked again if it
+     * {@code insists}; otherwise what is left of the lease will do.
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
         return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())

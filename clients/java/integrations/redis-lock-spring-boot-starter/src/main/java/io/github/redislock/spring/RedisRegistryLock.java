@@ -207,7 +207,8 @@ public class RedisRegistryLock implements Lock {
         int before = lock.getHoldCount();
         boolean again = before > 0 && lockAgain(ttlMs);
         if (again && lock.getHoldCount() > before) {
-            return begin(renewed ? RENEWED : ttlMs);
+            holds.put(mine(), renewed || ttlMs == RENEWED);
+            return true;
         }
         holds.remove(mine());
         if (again) {
