@@ -71,24 +71,18 @@ class Keeping:
         self._is_over = True
         self._lease.watchers.discard(self.look)
 
-    # Renew, and plan the next time: soon after a failure, because the rest of the lease is short.
-    def _renewal(self) -> Steps[bool]:
-        self._is_renewing, pause = True, min(self._span / 10, SOON)
+    # Renew, unless it is over meanwhile. Whatever goes wrong, the clock goes on: soon after a failure, because the rest
+    # of the lease is short.
+    def renew(self) -> Steps[None]:
+        is_held, pause = True, min(self._span / 10, SOON)
         try:
-            held: bool = yield from self._lock._renew_once(self._token, self._ttl_ms, self._lease)
-            pause = self._span / 3
+            with contextlib.suppress(Exception):
+                if not self._is_over:
+                    is_held = yield from self._lock._renew_once(self._token, self._ttl_ms, self._lease)
+                    pause = self._span / 3
         finally:
             self._renew_at = now() + pause
             self._is_renewing = False
-        return held
-
-    # Renew, unless it is over meanwhile. Whatever goes wrong, the clock goes on.
-    def renew(self) -> Steps[None]:
-        is_held = True
-        with contextlib.suppress(Exception):
-            if not self._is_over:
-                is_held = yield from self._renewal()
-        self._is_renewing = False
         if not is_held:
             self._lose()
         elif not self._is_over:
