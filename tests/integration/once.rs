@@ -1,7 +1,9 @@
 //! LOCK.ONCE, as far as only a server shows it: rights, key specs, slots, the stream, scripts, and answers over several
 //! turns. tests/scenarios/once.txt has the cases, and the simulation all histories.
 
-use crate::harness::{wait_for, Client, Clock, Cluster, Kind, Later, Reply, Server, SHARDS};
+use crate::harness::{
+    start_by, wait_for, Client, Clock, Cluster, Kind, Later, Reply, Server, SHARDS,
+};
 
 on_every_server![
     many_who_wait_make_nothing,
@@ -119,7 +121,7 @@ fn a_script_and_a_transaction_get_results(kind: Kind) {
 fn results_answer_under_a_guard_and_promotions_wait(kind: Kind) {
     let clock = Clock::ahead_by_us(0);
     let options = super::guard::RESTART;
-    let mut server = super::guard::start_by(&clock, kind, &options);
+    let mut server = start_by(&clock, kind, &options);
     let mut c = server.client();
     super::guard::open(&clock, &mut c);
     c.int("LOCK.ONCE l r maker 120000");

@@ -3,8 +3,6 @@
 //!
 //! A sweep runs after a start, after a load and after a promotion.
 
-use std::time::{Duration, Instant};
-
 use crate::harness::workload::words;
 use crate::harness::{now_ms, wait_for, Client, Kind, Reply, Server, SYNCED};
 
@@ -189,14 +187,7 @@ fn a_sweep_finds_locks_among_many_other_keys(kind: Kind) {
     c.in_one_go(&["SELECT 15", "LOCK.ACQUIRE last me 600000", "PERSIST last"]);
     wait_until(over_ms, true);
     c.call("DEBUG RELOAD");
-    let start = Instant::now();
     has_its_ttl(&mut c, "last", "in the last database");
-    // The sweep uses half a millisecond in five and a half.
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
     assert_repaired(&mut c, "among many others");
     for db in [1, 9, 15] {
         c.call(&format!("SELECT {db}"));

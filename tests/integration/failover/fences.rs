@@ -3,7 +3,7 @@
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::words;
-use crate::harness::{figure, scale, wait_for, Client, Clock, Kind, Server, Setup};
+use crate::harness::{figure, scale, start_by, wait_for, Client, Clock, Kind, Server};
 
 on_every_server![
     fences_exceed_unreplicated_ones_after_a_failover,
@@ -13,8 +13,7 @@ on_every_server![
 const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
 fn replica_of(primary: &Server, clock: &Clock) -> Server {
-    let setup = Setup::with_module(&[]).with_clock(clock);
-    let replica = Server::start_as(primary.kind, setup);
+    let replica = start_by(clock, primary.kind, &[]);
     replica.follow(primary);
     replica.wait_until_it_follows(primary);
     replica

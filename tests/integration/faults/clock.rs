@@ -1,22 +1,25 @@
 //! The wall clock jumps by an hour while locks are held and waited for. Deadlines follow it, as
-//! every ttl of the server does. Timeouts of waits do not.
+//! every ttl of the server does. Timeouts of waits do not. And all clocks stand.
 
 use std::time::{Duration, Instant};
 
-use super::super::harness::{figure, scale, wait_for, Client, Clock, Kind, Reply, Server, Setup};
+use crate::harness::{
+    figure, scale, start_by, wait_for, Client, Clock, Kind, Reply, Server, SYNCED,
+};
 
 on_every_server![
     clock_set_forward_every_passed_deadline_expires,
     clock_set_forward_no_timeout_fires_early,
     clock_set_back_fences_rise_and_the_hold_stays_exclusive,
     clock_set_to_and_fro_every_waiter_is_answered,
+    a_deadline_in_a_pause_of_all_commands_is_kept_after_it,
 ];
 
 const HOUR_MS: i64 = 3_600_000;
 
 fn start(kind: Kind) -> (Clock, Server, Client) {
     let clock = Clock::ahead_by_us(0);
-    let server = Server::start_as(kind, Setup::with_module(&[]).with_clock(&clock));
+    let server = start_by(&clock, kind, &[]);
     let c = server.client();
     (clock, server, c)
 }
@@ -25,7 +28,7 @@ fn start(kind: Kind) -> (Clock, Server, Client) {
 fn jump(clock: &Clock, c: &mut Client, ahead_ms: i64) {
     clock.set_ahead_by_us(ahead_ms * 1_000);
     wait_for("the server's clock to jump", || {
-        let ahead = i64::try_from(c.now_us() / 1000).unwrap() - super::super::harness::now_ms();
+        let ahead = i64::try_from(c.now_us() / 1000).unwrap() - crate::harness::now_ms();
         ((ahead - ahead_ms).abs() < 60_000).then_some(())
     });
 }
@@ -136,4 +139,16 @@ fn clock_set_to_and_fro_every_waiter_is_answered(kind: Kind) {
     assert!(granted > 0 && timed_out > 0, "{granted} {timed_out}");
     assert_eq!(server.blocked_clients(), 0);
     figure(kind, &format!("{jumps} jumps of up to two days: {granted} waiters granted, {timed_out} timed out, none forgotten"));
+}
+
+/// Whoever was granted in the pause would be answered, and the next question not.
+fn a_deadline_in_a_pause_of_all_commands_is_kept_after_it(kind: Kind) {
+    let clock = Clock::standing();
+    let server = start_by(&clock, kind, &SYNCED);
+    let mut c = server.client();
+    c.int("LOCK.ACQUIRE k a 60000");
+    let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
+    c.multi(&["LOCK.RENEW k a 200", "CLIENT PAUSE 2000 ALL"]);
+    clock.reply(b);
+    assert_eq!(c.holders("k"), ["b"]);
 }

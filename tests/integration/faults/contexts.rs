@@ -65,7 +65,7 @@ fn every_change_of_a_lock_fails_a_watch(kind: Kind) {
 fn every_end_by_time_and_every_grant_fails_a_watch(kind: Kind) {
     let server = Server::start(kind);
     let (mut watcher, mut c) = (server.client(), server.client());
-    c.int("LOCK.ACQUIRE k a 500");
+    c.int("LOCK.ACQUIRE k a 2000");
     assert!(is_broken(&mut watcher, || {
         c.until("EXISTS k", 0);
     }));

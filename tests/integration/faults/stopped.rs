@@ -1,9 +1,6 @@
-//! A server that is stopped and resumed. Leases and timeouts must pass meanwhile, so the tests sleep.
+//! A server that is stopped and resumed. Leases and timeouts pass meanwhile.
 
-use std::thread::sleep;
-use std::time::Duration;
-
-use super::super::harness::{Kind, Reply, Server};
+use crate::harness::{start_by, Clock, Kind, Reply};
 
 on_every_server![
     deadlines_passed_while_the_server_was_stopped_have_expired,
@@ -11,18 +8,18 @@ on_every_server![
 ];
 
 fn deadlines_passed_while_the_server_was_stopped_have_expired(kind: Kind) {
-    let server = Server::start(kind);
+    let clock = Clock::ahead_by_us(0);
+    let server = start_by(&clock, kind, &[]);
     let mut c = server.client();
     let first = c.int("LOCK.ACQUIRE k a 60000");
-    c.int("LOCK.ACQUIRE long a 60000");
+    c.int("LOCK.ACQUIRE long a 600000");
     let b = server.blocked("LOCK.ACQUIRE k b 60000 BLOCK 0");
     let gone = server.raw_blocked("LOCK.ACQUIRE k gone 60000 BLOCK 0");
     let d = server.blocked("LOCK.ACQUIRE k d 60000 BLOCK 0");
-    let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 800");
-    c.int("LOCK.RENEW k a 800");
+    let e = server.blocked("LOCK.ACQUIRE long e 60000 BLOCK 60000");
     server.signal("STOP");
     drop(gone);
-    sleep(Duration::from_millis(1000)); // longer than the ttl and the timeout
+    clock.pass_ms(61_000); // longer than the ttl and the timeout
     assert!(d.is_pending() && e.is_pending());
     server.signal("CONT");
     let second = b.fence();
@@ -40,8 +37,9 @@ fn deadlines_passed_while_the_server_was_stopped_have_expired(kind: Kind) {
 
 /// Each way by which a key is served: the first command that the server reads decides.
 fn those_in_time_come_first_after_a_standstill(kind: Kind) {
-    const MS: u64 = 2_000;
-    let server = Server::start(kind);
+    const MS: i64 = 50_000;
+    let clock = Clock::ahead_by_us(0);
+    let server = start_by(&clock, kind, &[]);
     let mut c = server.client();
     let keys = ["{k}release", "{k}cancel", "{k}several"];
     let waiters = keys.map(|key| {
@@ -53,7 +51,7 @@ fn those_in_time_come_first_after_a_standstill(kind: Kind) {
     });
     let mut first = server.raw();
     server.signal("STOP");
-    sleep(Duration::from_millis(MS + 200));
+    clock.pass_ms(MS + 1_000);
     let lines = [
         "LOCK.RELEASE {k}release a",
         "LOCK.ACQUIRE {k}release gone 60000 KEEP 60000",

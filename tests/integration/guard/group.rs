@@ -1,7 +1,7 @@
 //! The guard of a primary with two replicas: a majority, and a planned hand-over.
 
-use super::{assert_logged, ms_since, start_by, ENDED, FAILOVER, TTL_MS};
-use crate::harness::{Client, Clock, Kind, Reply, Server};
+use super::{assert_logged, ms_since, ENDED, FAILOVER, TTL_MS};
+use crate::harness::{start_by, Client, Clock, Kind, Reply, Server};
 
 on_every_server![
     a_primary_without_a_majority_grants_nothing,

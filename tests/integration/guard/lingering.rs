@@ -1,7 +1,7 @@
 //! Holds with LINGER after a restart: nobody knows whether their connections have ended them.
 
-use super::{open, start_by};
-use crate::harness::{Clock, Kind, Reply, SYNCED};
+use super::open;
+use crate::harness::{start_by, Clock, Kind, Reply, SYNCED};
 
 on_every_server![a_hold_that_lingers_is_not_used_after_a_restart];
 

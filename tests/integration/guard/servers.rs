@@ -1,8 +1,10 @@
 //! The guard where replicas hang on replicas and load beside what they have, and where a server
 //! reloads or loads the module late.
 
-use super::{guarded_ms, ms_since, open, second_has_it, start_by, FAILOVER, SECOND, TTL_MS};
-use crate::harness::{module, wait_for, Clock, Kind, Reply, Server, Setup, MODULE_COMMAND, SYNCED};
+use super::{guarded_ms, ms_since, open, second_has_it, FAILOVER, SECOND, TTL_MS};
+use crate::harness::{
+    module, start_by, wait_for, Clock, Kind, Reply, Server, Setup, MODULE_COMMAND, SYNCED,
+};
 
 on_every_server![
     a_chain_of_replicas_hears_the_beats_and_waits,

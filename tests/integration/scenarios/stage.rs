@@ -1,10 +1,13 @@
-//! A real server as the stage of a scenario. What must come is waited for, with a bound.
+//! A real server as the stage of a scenario. What must come is waited for, with a bound. Its clock
+//! stands but for what the scenario lets pass, so a slow machine changes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::format::{is_shown, Answer, Counts, Message, Shown, Stage, Words};
-use crate::harness::{wait_for, Client, Info, Kind, Later, Listener, Reply, Server};
+use crate::harness::{
+    start_by, wait_for, Client, Clock, Info, Kind, Later, Listener, Reply, Server,
+};
 use crate::places::fixture::Subscriber;
 use crate::stats;
 
@@ -16,6 +19,7 @@ const QUESTIONS_PER_100_MS: u64 = 6;
 
 pub(super) struct RealServer {
     server: Server,
+    clock: Clock,
     /// For questions that belong to no client of the scenario.
     operator: Client,
     clients: BTreeMap<String, Connection>,
@@ -49,12 +53,26 @@ fn answer_of(reply: Reply) -> Answer {
     }
 }
 
+/// What is seen when it is as expected, or too late.
+fn soon<T>(mut look: impl FnMut() -> T, is_it: impl Fn(&T) -> bool) -> T {
+    let start = Instant::now();
+    loop {
+        let seen = look();
+        if is_it(&seen) || start.elapsed() > SOON {
+            return seen;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 impl RealServer {
     pub(super) fn start(kind: Kind, settings: &[(String, String)]) -> Self {
         let options = settings.iter().flat_map(|(name, value)| [name, value]);
         let options: Vec<&str> = options.map(String::as_str).collect();
-        let server = Server::start_with(kind, &options);
+        let clock = Clock::standing();
+        let server = start_by(&clock, kind, &options);
         Self {
+            clock,
             operator: server.client(),
             server,
             clients: BTreeMap::new(),
@@ -128,16 +146,15 @@ impl RealServer {
 impl Stage for RealServer {
     fn ask(&mut self, who: &str, words: &[String], waits: bool) -> Result<Answer, String> {
         let client = self.idle(who)?;
-        let (blocked, waited) = self.server.waits();
+        let before = self.server.blocked_clients();
         let later = Later::send(client, &words.join(" "));
         if waits {
             let server = &self.server;
             wait_for("a client to wait", || {
-                let is_blocked = server.waits().0 > blocked;
+                let is_blocked = server.blocked_clients() > before;
                 (is_blocked || later.is_answered()).then_some(())
             });
-            // A slow machine can miss a short wait.
-            if !later.is_answered() || server.waits().1 > waited {
+            if !later.is_answered() {
                 self.client(who).state = State::Waits(later);
                 return Ok(Answer::Waits);
             }
@@ -254,16 +271,14 @@ impl Stage for RealServer {
     }
 
     fn after(&mut self, ms: u64) {
-        std::thread::sleep(Duration::from_millis(ms));
+        self.clock.step(&mut self.operator, ms);
     }
 
     fn rests(&mut self, ms: u64) -> Result<(), String> {
         let before = self.questions();
-        let start = Instant::now();
         self.after(ms);
         let questions = self.questions() - before;
-        let parts = u64::try_from(start.elapsed().as_millis() / 100).unwrap() + 1;
-        match questions <= parts * QUESTIONS_PER_100_MS {
+        match questions <= (ms / 100 + 1) * QUESTIONS_PER_100_MS {
             true => Ok(()),
             false => Err(format!("the timer has asked {questions} times in {ms} ms")),
         }
@@ -281,25 +296,12 @@ impl Stage for RealServer {
     }
 
     fn shows(&mut self, shown: Shown, key: &str, expected: &[String]) -> Vec<String> {
-        let start = Instant::now();
-        loop {
-            let seen = self.look(shown, key);
-            if is_shown(expected, &seen) || start.elapsed() > SOON {
-                return seen;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        soon(|| self.look(shown, key), |seen| is_shown(expected, seen))
     }
 
     fn counted(&mut self, expected: &Counts) -> Counts {
-        let start = Instant::now();
-        loop {
-            let counted = stats::counted(&mut self.operator);
-            if counted == *expected || start.elapsed() > SOON {
-                self.operator.text("LOCK.RESETSTAT");
-                return counted;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let counted = soon(|| stats::counted(&mut self.operator), |one| one == expected);
+        self.operator.text("LOCK.RESETSTAT");
+        counted
     }
 }
