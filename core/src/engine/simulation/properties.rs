@@ -109,3 +109,30 @@ proptest! {
         history.into_iter().for_each(|op| world.step(op));
     }
 }
+
+/// A message that nobody receives ends the places of its channel at every key. Those behind them
+/// come before the command in which that was noticed.
+#[test]
+fn who_stood_behind_an_unheard_place_comes_before_the_next_command() {
+    let (key, other) = (at(0, 0), at(0, 1));
+    let ask = |at, mode, token, limits| Op::Ask(at, keep(mode, token, 60, limits, 0));
+    let mut world = World::new(false);
+    for op in [
+        ask(key, Mode::Shared, 0, Limits::NoWait),
+        ask(key, Mode::Exclusive, 1, Limits::Notify),
+        ask(key, Mode::Shared, 2, Limits::Forever),
+        ask(other, Mode::Exclusive, 0, Limits::NoWait),
+        ask(other, Mode::Exclusive, 3, Limits::NotifyUntil(1)),
+        Op::Subscribe(false),
+        Op::Tick(1),
+        ask(key, Mode::Shared, 4, Limits::NoWait),
+    ] {
+        world.step(op);
+    }
+    let is_granted = |(_, event): &(Client, Event)| matches!(event, Event::Granted(_));
+    let events = world.real.memory.events.borrow();
+    assert!(
+        events.len() == 2 && events.iter().all(is_granted),
+        "{events:?}"
+    );
+}

@@ -39,9 +39,11 @@ impl<L, S: BuildHasher> Registry<L, S> {
     }
 
     /// Whether somebody may be next on a key that was served before: something has happened to it
-    /// since, or the time has come. Each change of its places either serves or marks it.
+    /// since, or the time has come. Each change of its places serves it, marks it, or has it served
+    /// before the step ends.
     pub fn may_be_due(&self, key: &KeyRef, now: Now) -> bool {
-        if self.is_behind() || self.has_several() || self.agenda.marks.has(key) {
+        let is_marked = self.agenda.marks.has(key) || self.agenda.step.unserved.contains(key);
+        if is_marked || self.is_behind() || self.has_several() {
             return true;
         }
         let id = self.book.queues.id_of(key);
