@@ -241,7 +241,7 @@ fn fences_keep_rising_in_a_moved_slot_without_holds(kind: Kind) {
     // The target's replica has received it, too.
     let replica = from + SHARDS;
     cluster.nodes[replica].wait_until_it_follows(&cluster.nodes[from]);
-    cluster.fail_over(replica, "CLUSTER FAILOVER");
+    cluster.fail_over(replica, "CLUSTER FAILOVER TAKEOVER");
     let fence = cluster.client(replica).int("LOCK.ACQUIRE ahead me 60000");
     assert!(fence > last, "{fence} after {last}");
 }

@@ -4,7 +4,11 @@
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::{Cluster, Kind, Later, SHARDS};
 
-on_every_server![a_failover_keeps_what_is_replicated_and_grants_larger_fences];
+on_every_server![a_takeover_keeps_what_is_replicated_and_grants_larger_fences];
+// A busy machine loses votes.
+on_every_server_at_night![an_election_keeps_what_is_replicated_and_grants_larger_fences];
+
+const TAKEOVER: &str = "CLUSTER FAILOVER TAKEOVER";
 
 fn acquire(key: &str, token: &str) -> String {
     format!("LOCK.ACQUIRE {key} {token} 60000")
@@ -22,26 +26,35 @@ fn is_unblocked(kind: Kind, waiter: Later) {
     });
 }
 
-fn a_failover_keeps_what_is_replicated_and_grants_larger_fences(kind: Kind) {
+fn a_takeover_keeps_what_is_replicated_and_grants_larger_fences(kind: Kind) {
+    fail_over_by(kind, TAKEOVER, TAKEOVER);
+}
+
+fn an_election_keeps_what_is_replicated_and_grants_larger_fences(kind: Kind) {
+    fail_over_by(kind, "CLUSTER FAILOVER", "CLUSTER FAILOVER FORCE");
+}
+
+fn fail_over_by(kind: Kind, planned: &str, forced: &str) {
     let cluster = Cluster::start(kind);
     let shard = cluster.shard_of(cluster.slot("ahead"));
     // From now on the clock does not help: a new primary must know the fences of the old one.
     raise_fences_by_an_hour(&mut cluster.client(shard));
     let (old, new) = (shard, shard + SHARDS);
-    hand_over(&cluster, old, new);
-    hand_over(&cluster, new, old);
-    let forced = (shard + 1) % SHARDS;
-    promote(&cluster, forced, || {
-        cluster.fail_over(forced + SHARDS, "CLUSTER FAILOVER FORCE");
+    hand_over(&cluster, old, new, planned);
+    hand_over(&cluster, new, old, planned);
+    let shard = (shard + 1) % SHARDS;
+    promote(&cluster, shard, || {
+        cluster.fail_over(shard + SHARDS, forced)
     });
 }
 
-fn hand_over(cluster: &Cluster, old: usize, new: usize) {
+fn hand_over(cluster: &Cluster, old: usize, new: usize, line: &str) {
     let key = &cluster.keys_of(old % SHARDS, 1)[0];
     let (mut before, mut after) = (cluster.client(old), cluster.client(new));
     let fence = before.int(&acquire(key, "a"));
     let waiters = ["b", "c"].map(|token| waits(cluster, old, key, token));
-    cluster.fail_over(new, "CLUSTER FAILOVER");
+    cluster.nodes[new].wait_until_it_follows(&cluster.nodes[old]);
+    cluster.fail_over(new, line);
     for waiter in waiters {
         is_unblocked(cluster.nodes[old].kind, waiter);
     }
