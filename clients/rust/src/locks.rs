@@ -65,8 +65,6 @@ impl<D: Driver> LockClient<D> {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "sentinel")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
     pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Self {
         let connections = D::to(Source::Sentinel(sentinel), &options);
         Self::with(connections, options.with_failover())
@@ -89,8 +87,6 @@ impl<D: Driver> LockClient<D> {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(any(feature = "cluster", feature = "cluster-async"))]
-    #[cfg_attr(docsrs, doc(cfg(any(feature = "cluster", feature = "cluster-async"))))]
     pub fn cluster<A: IntoConnectionInfo>(
         nodes: impl IntoIterator<Item = A>,
         options: Options,
