@@ -45,23 +45,22 @@ impl Patience {
             .map_or(Self::Forever, Self::Until)
     }
 
-    /// The time that is left then, or `None` without an end.
-    fn left_at(self, then: Instant) -> Option<Duration> {
+    /// The time that is left then.
+    fn left_at(self, then: Instant) -> Duration {
         match self {
-            Self::None | Self::Never => Some(Duration::ZERO),
-            Self::Until(end) => Some(end.saturating_duration_since(then)),
-            Self::Forever => None,
+            Self::None | Self::Never => Duration::ZERO,
+            Self::Until(end) => end.saturating_duration_since(then),
+            Self::Forever => Duration::MAX,
         }
     }
 
     pub(crate) fn is_over(self) -> bool {
-        self.left_at(Instant::now()) == Some(Duration::ZERO)
+        self.left_at(Instant::now()).is_zero()
     }
 
     /// The part of a time that is left.
     pub(crate) fn bounded(self, time: Duration) -> Duration {
-        let left = self.left_at(Instant::now());
-        left.map_or(time, |left| left.min(time))
+        self.left_at(Instant::now()).min(time)
     }
 }
 
@@ -285,7 +284,8 @@ impl Attempt<'_> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let is_over = self.patience.is_over() && since.elapsed() >= self.options.reach();
+        let is_over =
+            self.patience.is_over() && since.elapsed() >= self.options.reach(Duration::MAX);
         match self.patience != Patience::Never && !is_over {
             true => Verdict::AskAgain(pause),
             false => Verdict::Failed(error.into()),
@@ -296,7 +296,7 @@ impl Attempt<'_> {
     fn reach(&self, since: Instant) -> Duration {
         match self.patience {
             Patience::Never => Duration::ZERO,
-            patience => self.options.reach_within(patience.left_at(since)),
+            patience => self.options.reach(patience.left_at(since)),
         }
     }
 
@@ -371,7 +371,7 @@ impl<D: Driver> Engine<D> {
         if attempt.leaves_something() {
             // A server that is out of reach has had its time.
             let tried = attempt.out_of_reach.map(|since| since.elapsed());
-            let rest = self.options.short_reach();
+            let rest = self.options.reach(Duration::ZERO);
             let rest = rest.saturating_sub(tried.unwrap_or_default());
             let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
             let time = attempt.bounded(effort.time);
@@ -396,7 +396,7 @@ impl<D: Driver> Engine<D> {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => D::pause(pause).await,
                 Verdict::Partial => {
-                    let end = until(Instant::now(), self.options.reach());
+                    let end = until(Instant::now(), self.options.reach(Duration::MAX));
                     let effort = self.effort(attempt.ttl, end);
                     self.release(attempt.place, effort).await?;
                     (attempt.is_uncertain, attempt.has_place) = (false, false);
@@ -413,7 +413,7 @@ impl<D: Driver> Engine<D> {
     async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
         attempt.is_uncertain = true;
         let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
-        let effort = self.effort(ttl, until(sent, self.options.reach().min(ttl)));
+        let effort = self.effort(ttl, until(sent, self.options.reach(ttl).min(ttl)));
         let binding = match self.renew(place, ttl, effort).await {
             // The server may say so for long.
             Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),

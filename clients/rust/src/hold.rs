@@ -47,7 +47,7 @@ impl<D: Driver> Engine<D> {
         let left = end.saturating_duration_since(Instant::now());
         Effort {
             time: self.options.answer_time(ttl),
-            away: self.options.reach().min(left),
+            away: self.options.reach(left).min(left),
             end,
         }
     }
@@ -74,7 +74,7 @@ impl<D: Driver> Engine<D> {
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
-        let end = until(Instant::now(), self.options.short_reach());
+        let end = until(Instant::now(), self.options.reach(Duration::ZERO));
         self.give_up_with(place, self.effort(ttl, end)).await;
     }
 
@@ -375,7 +375,7 @@ impl<D: Driver> Hold<D> {
     fn end_effort(&self) -> Effort {
         let options = &self.engine.options;
         Effort {
-            away: options.reach_within(Some(self.lease.left())),
+            away: options.reach(self.lease.left()),
             ..self.engine.effort(self.ttl, self.lease.end_of_ttl())
         }
     }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::Lease;
-use crate::options::bounded_ttl;
+use crate::options::{FAILOVER, bounded_ttl};
 use crate::server::{Source, unnamed};
 use crate::{Mode, Options};
 
@@ -65,9 +65,10 @@ impl<D: Driver> LockClient<D> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Self {
+    pub fn sentinel(sentinel: crate::Sentinel, mut options: Options) -> Self {
+        options.failover = FAILOVER;
         let connections = D::to(Source::Sentinel(sentinel), &options);
-        Self::with(connections, options.with_failover())
+        Self::with(connections, options)
     }
 
     /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
@@ -89,11 +90,12 @@ impl<D: Driver> LockClient<D> {
     /// ```
     pub fn cluster<A: IntoConnectionInfo>(
         nodes: impl IntoIterator<Item = A>,
-        options: Options,
+        mut options: Options,
     ) -> Result<Self> {
+        options.failover = FAILOVER;
         let nodes = nodes.into_iter().map(unnamed);
         let connections = D::to_cluster(nodes.collect::<redis::RedisResult<_>>()?, &options)?;
-        Ok(Self::with(connections, options.with_failover()))
+        Ok(Self::with(connections, options))
     }
 
     /// An exclusive lock. `key` is its name in the server.

@@ -232,7 +232,7 @@ impl Engine<Tasks> {
     /// is over.
     async fn ask_notified(&self, attempt: &mut Attempt<'_>) -> Verdict {
         let slice = attempt.patience.bounded(self.options.slice);
-        let time = self.options.short_reach().max(PACE).min(slice);
+        let time = self.options.reach(Duration::ZERO).max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
         let connections = &self.connections;
         let subscribed = match connections.listen(attempt.place.key(), time).await {
