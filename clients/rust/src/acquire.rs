@@ -284,11 +284,9 @@ impl Attempt<'_> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let is_over =
-            self.patience.is_over() && since.elapsed() >= self.options.reach(Duration::MAX);
-        match self.patience != Patience::Never && !is_over {
-            true => Verdict::AskAgain(pause),
-            false => Verdict::Failed(error.into()),
+        match self.patience.is_over() && since.elapsed() >= self.reach(since) {
+            true => Verdict::Failed(error.into()),
+            false => Verdict::AskAgain(pause),
         }
     }
 
@@ -366,18 +364,28 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Gives up what is left behind without a grant.
-    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) {
-        if attempt.leaves_something() {
-            // A server that is out of reach has had its time.
-            let tried = attempt.out_of_reach.map(|since| since.elapsed());
-            let rest = self.options.reach(Duration::ZERO);
-            let rest = rest.saturating_sub(tried.unwrap_or_default());
-            let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
-            let time = attempt.bounded(effort.time);
-            let place = attempt.place.without_job();
-            self.give_up_with(&place, Effort { time, ..effort }).await;
+    /// Gives up what is left behind without a grant. False if the server may not have heard of it.
+    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) -> bool {
+        if !attempt.leaves_something() {
+            return true;
         }
+        // A server that is out of reach, or that cannot answer, has had its time.
+        let tried = attempt.out_of_reach.or(attempt.put_off);
+        let tried = tried.map(|since| since.elapsed());
+        let rest = self.options.reach(Duration::ZERO);
+        let rest = rest.saturating_sub(tried.unwrap_or_default());
+        let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
+        let time = attempt.bounded(effort.time);
+        let place = attempt.place.without_job();
+        self.abandon(&place, Effort { time, ..effort }).await
+    }
+
+    /// Gives up what an attempt has asked for, and may be about to get.
+    pub(crate) async fn abandon(&self, place: &Place, effort: Effort) -> bool {
+        let release = place.release(self.support.is_fallback());
+        let batch = Batch::of(place.key(), &release, effort.time);
+        let has_followed = D::follow(self, batch).await;
+        self.give_up_with(place, effort).await && has_followed
     }
 
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left

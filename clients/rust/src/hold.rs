@@ -78,10 +78,13 @@ impl<D: Driver> Engine<D> {
         self.give_up_with(place, self.effort(ttl, end)).await;
     }
 
-    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) {
-        if let Err(error) = self.release(place, effort).await {
+    /// False without an answer.
+    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) -> bool {
+        let released = self.release(place, effort).await;
+        if let Err(error) = &released {
             tracing::warn!(%error, "what was asked for could not be given up");
         }
+        released.is_ok()
     }
 
     /// Sends commands of an owner until they are answered, those of a chunk together. A repetition

@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Client, IntoConnectionInfo, Value};
 use tracing::Instrument;
@@ -14,7 +14,7 @@ use crate::driver::{Driver, Engine, Settle, Support};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::hold::Hold;
-use crate::lease::Lease;
+use crate::lease::{Lease, until};
 use crate::options::{FAILOVER, bounded_ttl};
 use crate::server::{Source, unnamed};
 use crate::{Mode, Options};
@@ -339,16 +339,20 @@ impl<D: Driver, K> Request<D, K> {
             runtime: runtime.clone(),
             leftover: Some({
                 let (engine, place) = (engine.clone(), place.without_job());
-                Box::pin(async move { engine.give_up(&place, ttl).await })
+                Box::pin(async move {
+                    let effort = engine.effort(ttl, until(Instant::now(), ttl));
+                    engine.abandon(&place, effort).await;
+                })
             }),
         };
         let mut attempt = engine.attempt(&place, claim, ttl, patience);
         let span = tracing::debug_span!("lock.wait", %key);
         let granted = engine.run(&mut attempt).instrument(span).await;
-        if !matches!(granted, Ok(Some(_))) {
-            engine.clean_up(&attempt).await;
+        let is_clean = matches!(granted, Ok(Some(_))) || engine.clean_up(&attempt).await;
+        // A task may wait for the server. It must not meet another acquire with this token.
+        if is_clean || D::BLOCKS || self.token.is_some() {
+            settle.disarm();
         }
-        settle.disarm();
         let found = attempt.found;
         let guard = granted?.map(|grant| Guard {
             hold: Hold {

@@ -83,6 +83,19 @@ async fn a_cancelled_request_leaves_nothing_behind() {
     }
 }
 
+/// Nobody would hear of its grant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_cancelled_while_no_writes_are_taken_ends_after_that() {
+    let (server, options) = (Server::start(), Options::default().reconnect(ms(100)));
+    let mut admin = server.admin();
+    let waiting = one_that_waits(&server, &mut admin, options);
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    waiting.abort();
+    sleep(ms(500)).await;
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    admin.await_waiters("k", 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_cut_off_has_run_if_it_had_its_lock() {
     let (_server, proxy, mut admin) = proxied();
@@ -262,8 +275,16 @@ async fn the_programs_connection_serves_and_delays_no_renewal_and_no_release() {
     });
     eventually("it blocks", || admin.clients("cmd=blpop") == 1);
     guard.renew().await.unwrap();
+    let late = locks.lock("late");
+    assert!(timeout(ms(50), late.lock()).await.is_err());
     guard.unlock().await.unwrap();
     assert!(admin.is_free("k") && !blocked.is_finished());
+    // Its release is behind it, and nothing else has to come.
+    locks.shutdown().await;
+    let acquires = admin.calls("lock.acquire");
+    admin.run(&["LPUSH", "list", "x"]);
+    eventually("it gets there", || admin.calls("lock.acquire") > acquires);
+    assert!(admin.is_free("late"));
 }
 
 /// A task that waits by the channel, for a lock which an operator holds, and asks again within an hour.

@@ -86,6 +86,13 @@ impl Driver for Tasks {
         }
     }
 
+    fn follow<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, bool> {
+        let connections = &engine.connections;
+        Box::pin(async move {
+            connections.owners.is_none() || connections.servers.send(batch).await.0.is_ok()
+        })
+    }
+
     fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict> {
         Box::pin(engine.ask_in_the_best_way(attempt))
     }
