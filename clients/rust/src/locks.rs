@@ -11,9 +11,9 @@ use tracing::Instrument;
 use crate::acquire::Patience;
 use crate::command::{Claim, Place, SHARE, new_token};
 use crate::driver::{Driver, Engine, Settle, Support};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::Guard;
-use crate::hold::Hold;
+use crate::hold::{Hold, has_runtime};
 use crate::lease::{Lease, until};
 use crate::options::{FAILOVER, bounded_ttl};
 use crate::server::{Source, unnamed};
@@ -324,9 +324,7 @@ impl<D: Driver, K> Request<D, K> {
         claim: &Claim,
         patience: Patience,
     ) -> Result<(Option<Guard<D>>, Option<Value>)> {
-        let Some(runtime) = D::runtime() else {
-            return Err(Error::NoRuntime);
-        };
+        let runtime = has_runtime::<D>()?;
         let place = Arc::new(Place {
             token: self.token.clone().unwrap_or_else(new_token),
             ..self.place.clone()

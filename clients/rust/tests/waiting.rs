@@ -242,13 +242,21 @@ fn a_shutdown_waits_for_what_drops_have_left() {
 }
 
 #[test]
-fn a_wait_needs_a_runtime() {
-    let lock = locks("redis://127.0.0.1:1".to_owned()).lock("k");
-    let mut asking = std::pin::pin!(lock.lock());
+fn a_wait_and_a_release_need_a_runtime() {
+    let server = Server::start();
+    let lock = locks(server.url()).lock("k");
+    let guard = Runtime::new().unwrap().block_on(lock.lock()).unwrap();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let answer = asking.as_mut().poll(&mut context);
-    let is_told = matches!(answer, std::task::Poll::Ready(Err(Error::NoRuntime)));
-    assert!(is_told);
+    let asked = lock
+        .lock()
+        .as_mut()
+        .poll(&mut context)
+        .map(|got| got.map(drop));
+    let released = guard.unlock().as_mut().poll(&mut context);
+    for answer in [asked, released] {
+        let is_told = matches!(answer, std::task::Poll::Ready(Err(Error::NoRuntime)));
+        assert!(is_told);
+    }
 }
 
 /// Also with no other one. With a client beside it, it listens: see the planned failover.
