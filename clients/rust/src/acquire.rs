@@ -257,7 +257,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Asks again after an error that may pass, of an answer that was `due`.
+    /// Asks again after an error that may pass, of an answer that was `due`. Any other ends the wait.
     ///
     /// A server that is away is asked again for as long as the options say: longer than the patience,
     /// if need be, because an answer is owed. One that says that it cannot answer now is asked again
@@ -266,6 +266,9 @@ impl Attempt<'_> {
         self.is_uncertain |= is_unanswered(&error);
         let now = Instant::now();
         let class = class(&error);
+        if class == Class::Final {
+            return Verdict::Failed(error.into());
+        }
         if class == Class::Away {
             return match self.out_of_reach {
                 // An idle connection may have been dead for long, so the first time needs no pause.
