@@ -45,23 +45,22 @@ impl Patience {
             .map_or(Self::Forever, Self::Until)
     }
 
-    /// The time that is left then, or `None` without an end.
-    fn left_at(self, then: Instant) -> Option<Duration> {
+    /// The time that is left then.
+    fn left_at(self, then: Instant) -> Duration {
         match self {
-            Self::None | Self::Never => Some(Duration::ZERO),
-            Self::Until(end) => Some(end.saturating_duration_since(then)),
-            Self::Forever => None,
+            Self::None | Self::Never => Duration::ZERO,
+            Self::Until(end) => end.saturating_duration_since(then),
+            Self::Forever => Duration::MAX,
         }
     }
 
     pub(crate) fn is_over(self) -> bool {
-        self.left_at(Instant::now()) == Some(Duration::ZERO)
+        self.left_at(Instant::now()).is_zero()
     }
 
     /// The part of a time that is left.
     pub(crate) fn bounded(self, time: Duration) -> Duration {
-        let left = self.left_at(Instant::now());
-        left.map_or(time, |left| left.min(time))
+        self.left_at(Instant::now()).min(time)
     }
 }
 
@@ -258,7 +257,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Asks again after an error that may pass, of an answer that was `due`.
+    /// Asks again after an error that may pass, of an answer that was `due`. Any other ends the wait.
     ///
     /// A server that is away is asked again for as long as the options say: longer than the patience,
     /// if need be, because an answer is owed. One that says that it cannot answer now is asked again
@@ -267,6 +266,9 @@ impl Attempt<'_> {
         self.is_uncertain |= is_unanswered(&error);
         let now = Instant::now();
         let class = class(&error);
+        if class == Class::Final {
+            return Verdict::Failed(error.into());
+        }
         if class == Class::Away {
             return match self.out_of_reach {
                 // An idle connection may have been dead for long, so the first time needs no pause.
@@ -285,10 +287,9 @@ impl Attempt<'_> {
             _ => PACE,
         };
         let since = *self.put_off.get_or_insert(now);
-        let is_over = self.patience.is_over() && since.elapsed() >= self.options.reach();
-        match self.patience != Patience::Never && !is_over {
-            true => Verdict::AskAgain(pause),
-            false => Verdict::Failed(error.into()),
+        match self.patience.is_over() && since.elapsed() >= self.reach(since) {
+            true => Verdict::Failed(error.into()),
+            false => Verdict::AskAgain(pause),
         }
     }
 
@@ -296,7 +297,7 @@ impl Attempt<'_> {
     fn reach(&self, since: Instant) -> Duration {
         match self.patience {
             Patience::Never => Duration::ZERO,
-            patience => self.options.reach_within(patience.left_at(since)),
+            patience => self.options.reach(patience.left_at(since)),
         }
     }
 
@@ -366,18 +367,28 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Gives up what is left behind without a grant.
-    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) {
-        if attempt.leaves_something() {
-            // A server that is out of reach has had its time.
-            let tried = attempt.out_of_reach.map(|since| since.elapsed());
-            let rest = self.options.short_reach();
-            let rest = rest.saturating_sub(tried.unwrap_or_default());
-            let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
-            let time = attempt.bounded(effort.time);
-            let place = attempt.place.without_job();
-            self.give_up_with(&place, Effort { time, ..effort }).await;
+    /// Gives up what is left behind without a grant. False if the server may not have heard of it.
+    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) -> bool {
+        if !attempt.leaves_something() {
+            return true;
         }
+        // A server that is out of reach, or that cannot answer, has had its time.
+        let tried = attempt.out_of_reach.or(attempt.put_off);
+        let tried = tried.map(|since| since.elapsed());
+        let rest = self.options.reach(Duration::ZERO);
+        let rest = rest.saturating_sub(tried.unwrap_or_default());
+        let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
+        let time = attempt.bounded(effort.time);
+        let place = attempt.place.without_job();
+        self.abandon(&place, Effort { time, ..effort }).await
+    }
+
+    /// Gives up what an attempt has asked for, and may be about to get.
+    pub(crate) async fn abandon(&self, place: &Place, effort: Effort) -> bool {
+        let release = place.release(self.support.is_fallback());
+        let batch = Batch::of(place.key(), &release, effort.time);
+        let has_followed = D::follow(self, batch).await;
+        self.give_up_with(place, effort).await && has_followed
     }
 
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
@@ -396,7 +407,7 @@ impl<D: Driver> Engine<D> {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => D::pause(pause).await,
                 Verdict::Partial => {
-                    let end = until(Instant::now(), self.options.reach());
+                    let end = until(Instant::now(), self.options.reach(Duration::MAX));
                     let effort = self.effort(attempt.ttl, end);
                     self.release(attempt.place, effort).await?;
                     (attempt.is_uncertain, attempt.has_place) = (false, false);
@@ -413,7 +424,7 @@ impl<D: Driver> Engine<D> {
     async fn rejuvenate(&self, attempt: &mut Attempt<'_>, grant: Grant) -> Verdict {
         attempt.is_uncertain = true;
         let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
-        let effort = self.effort(ttl, until(sent, self.options.reach().min(ttl)));
+        let effort = self.effort(ttl, until(sent, self.options.reach(ttl).min(ttl)));
         let binding = match self.renew(place, ttl, effort).await {
             // The server may say so for long.
             Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),

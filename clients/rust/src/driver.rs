@@ -45,6 +45,12 @@ pub(crate) trait Driver:
     /// exhaust.
     fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
+    /// Sends a release behind the requests of an attempt, where `send` could overtake them. False if it
+    /// got no answer.
+    fn follow<'a>(_: &'a Engine<Self>, _: Batch<'a>) -> Boxed<'a, bool> {
+        Box::pin(async { true })
+    }
+
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict>;
 

@@ -47,7 +47,7 @@ impl<D: Driver> Engine<D> {
         let left = end.saturating_duration_since(Instant::now());
         Effort {
             time: self.options.answer_time(ttl),
-            away: self.options.reach().min(left),
+            away: self.options.reach(left).min(left),
             end,
         }
     }
@@ -74,14 +74,17 @@ impl<D: Driver> Engine<D> {
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
-        let end = until(Instant::now(), self.options.short_reach());
+        let end = until(Instant::now(), self.options.reach(Duration::ZERO));
         self.give_up_with(place, self.effort(ttl, end)).await;
     }
 
-    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) {
-        if let Err(error) = self.release(place, effort).await {
+    /// False without an answer.
+    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) -> bool {
+        let released = self.release(place, effort).await;
+        if let Err(error) = &released {
             tracing::warn!(%error, "what was asked for could not be given up");
         }
+        released.is_ok()
     }
 
     /// Sends commands of an owner until they are answered, those of a chunk together. A repetition
@@ -94,6 +97,7 @@ impl<D: Driver> Engine<D> {
         commands: Chunks<'_, Cmd>,
         effort: Effort,
     ) -> Result<(bool, bool)> {
+        has_runtime::<D>()?;
         let (mut done, mut was_lost) = (true, false);
         for commands in commands {
             let (start, mut time) = (Instant::now(), effort.time);
@@ -148,6 +152,18 @@ impl<D: Driver> Engine<D> {
             self.give_up(place, ttl).await;
         }
         binding
+    }
+}
+
+pub(crate) fn has_runtime<D: Driver>() -> Result<D::Runtime> {
+    D::runtime().ok_or(Error::NoRuntime)
+}
+
+fn has_dropped(released: Result<()>) {
+    match released {
+        Ok(()) => {}
+        Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
+        Err(error) => tracing::warn!(%error, "a lock could not be released"),
     }
 }
 
@@ -247,6 +263,7 @@ impl<D: Driver> Hold<D> {
     }
 
     fn still_held(&self) -> Result<()> {
+        has_runtime::<D>()?;
         let is_held = self.lease.may_be_held();
         is_held.then_some(()).ok_or(Error::NotHeld)
     }
@@ -291,15 +308,18 @@ impl<D: Driver> Hold<D> {
 
     /// Releases what nobody has any more.
     pub(crate) async fn release_at_last(self) {
-        let mut effort = self.end_effort();
+        let (effort, runtime) = (self.end_effort(), self.runtime.clone());
+        let mut first = effort;
         if D::BLOCKS {
-            (effort.away, effort.end) = (effort.time, until(Instant::now(), effort.time));
+            (first.away, first.end) = (first.time, until(Instant::now(), first.time));
         }
-        match self.release(effort).await {
-            Ok(()) => {}
-            Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
-            Err(error) => tracing::warn!(%error, "a lock could not be released"),
+        let released = self.release(first).await;
+        if D::BLOCKS && released.as_ref().is_err_and(Error::is_temporary) {
+            // No drop waits for a server that may say so for long.
+            let rest = async move { has_dropped(self.release(effort).await) };
+            return D::keep(&runtime, Box::pin(rest));
         }
+        has_dropped(released);
     }
 
     /// Gives up the place of an upgrade. No other conversion begins before that.
@@ -375,7 +395,7 @@ impl<D: Driver> Hold<D> {
     fn end_effort(&self) -> Effort {
         let options = &self.engine.options;
         Effort {
-            away: options.reach_within(Some(self.lease.left())),
+            away: options.reach(self.lease.left()),
             ..self.engine.effort(self.ttl, self.lease.end_of_ttl())
         }
     }

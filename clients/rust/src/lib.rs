@@ -9,9 +9,6 @@
 //! | `sync` (default) | [`sync`] | blocking, one for each thread that waits |
 //! | `tokio` | [`aio`] | one shared by all tasks, and one that hears of grants |
 //!
-//! The feature `sentinel` adds `LockClient::sentinel` to both, `cluster` adds `LockClient::cluster` to
-//! [`sync`], and `cluster-async` adds it to [`aio`].
-//!
 //! Both modules have the same types: `LockClient`, `Lock`, `RwLock`, `Semaphore`, `MultiLock`, `Once`
 //! and `Guard`.
 //!
@@ -45,10 +42,8 @@
 //! [`Options::reconnect`].
 // What the API is generic over cannot be named outside.
 #![allow(private_bounds, private_interfaces)]
-#![cfg_attr(
-    not(all(feature = "cluster-async", feature = "cluster", feature = "sentinel")),
-    allow(dead_code, unused_variables)
-)]
+// Each way of waiting is used by one of the two.
+#![cfg_attr(not(all(feature = "sync", feature = "tokio")), allow(dead_code))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(test),
@@ -79,7 +74,6 @@ pub mod locks;
 pub mod once;
 mod options;
 mod replies;
-#[cfg(feature = "sentinel")]
 mod sentinel;
 mod server;
 #[cfg(feature = "sync")]
@@ -89,8 +83,6 @@ pub use error::{Error, Result};
 pub use options::{LostLock, Options};
 /// The client that this crate uses, so that both agree on the version.
 pub use redis;
-#[cfg(feature = "sentinel")]
-#[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
 pub use sentinel::Sentinel;
 
 /// How a lock is held.

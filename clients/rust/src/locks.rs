@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Client, IntoConnectionInfo, Value};
 use tracing::Instrument;
@@ -11,11 +11,11 @@ use tracing::Instrument;
 use crate::acquire::Patience;
 use crate::command::{Claim, Place, SHARE, new_token};
 use crate::driver::{Driver, Engine, Settle, Support};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::guard::Guard;
-use crate::hold::Hold;
-use crate::lease::Lease;
-use crate::options::bounded_ttl;
+use crate::hold::{Hold, has_runtime};
+use crate::lease::{Lease, until};
+use crate::options::{FAILOVER, bounded_ttl};
 use crate::server::{Source, unnamed};
 use crate::{Mode, Options};
 
@@ -65,11 +65,10 @@ impl<D: Driver> LockClient<D> {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(feature = "sentinel")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "sentinel")))]
-    pub fn sentinel(sentinel: crate::Sentinel, options: Options) -> Self {
+    pub fn sentinel(sentinel: crate::Sentinel, mut options: Options) -> Self {
+        options.failover = FAILOVER;
         let connections = D::to(Source::Sentinel(sentinel), &options);
-        Self::with(connections, options.with_failover())
+        Self::with(connections, options)
     }
 
     /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
@@ -89,15 +88,14 @@ impl<D: Driver> LockClient<D> {
     /// # Ok(())
     /// # }
     /// ```
-    #[cfg(any(feature = "cluster", feature = "cluster-async"))]
-    #[cfg_attr(docsrs, doc(cfg(any(feature = "cluster", feature = "cluster-async"))))]
     pub fn cluster<A: IntoConnectionInfo>(
         nodes: impl IntoIterator<Item = A>,
-        options: Options,
+        mut options: Options,
     ) -> Result<Self> {
+        options.failover = FAILOVER;
         let nodes = nodes.into_iter().map(unnamed);
         let connections = D::to_cluster(nodes.collect::<redis::RedisResult<_>>()?, &options)?;
-        Ok(Self::with(connections, options.with_failover()))
+        Ok(Self::with(connections, options))
     }
 
     /// An exclusive lock. `key` is its name in the server.
@@ -326,9 +324,7 @@ impl<D: Driver, K> Request<D, K> {
         claim: &Claim,
         patience: Patience,
     ) -> Result<(Option<Guard<D>>, Option<Value>)> {
-        let Some(runtime) = D::runtime() else {
-            return Err(Error::NoRuntime);
-        };
+        let runtime = has_runtime::<D>()?;
         let place = Arc::new(Place {
             token: self.token.clone().unwrap_or_else(new_token),
             ..self.place.clone()
@@ -341,16 +337,20 @@ impl<D: Driver, K> Request<D, K> {
             runtime: runtime.clone(),
             leftover: Some({
                 let (engine, place) = (engine.clone(), place.without_job());
-                Box::pin(async move { engine.give_up(&place, ttl).await })
+                Box::pin(async move {
+                    let effort = engine.effort(ttl, until(Instant::now(), ttl));
+                    engine.abandon(&place, effort).await;
+                })
             }),
         };
         let mut attempt = engine.attempt(&place, claim, ttl, patience);
         let span = tracing::debug_span!("lock.wait", %key);
         let granted = engine.run(&mut attempt).instrument(span).await;
-        if !matches!(granted, Ok(Some(_))) {
-            engine.clean_up(&attempt).await;
+        let is_clean = matches!(granted, Ok(Some(_))) || engine.clean_up(&attempt).await;
+        // A task may wait for the server. It must not meet another acquire with this token.
+        if is_clean || D::BLOCKS || self.token.is_some() {
+            settle.disarm();
         }
-        settle.disarm();
         let found = attempt.found;
         let guard = granted?.map(|grant| Guard {
             hold: Hold {

@@ -10,6 +10,7 @@ use crate::command::{Claim, hash_tag, millis};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::hold::has_runtime;
 use crate::locks::{Lock, LockClient};
 use crate::replies::{Class, class};
 use crate::server::Batch;
@@ -170,9 +171,7 @@ impl<D: Driver> Once<D> {
     /// The value, if there is one, and whether it is early. The acquire waits for the end of what
     /// passes.
     async fn peek(&self, early: u64) -> Result<(Option<Value>, bool)> {
-        if D::runtime().is_none() {
-            return Err(Error::NoRuntime);
-        }
+        has_runtime::<D>()?;
         let engine = &self.lock.engine;
         let about = |name| redis::cmd(name).arg(&self.name).to_owned();
         let commands = [about("GET"), about("PTTL")];

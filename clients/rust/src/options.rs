@@ -16,7 +16,7 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
 /// The time for which commands are sent again to one server.
 const SHORT: Duration = Duration::from_secs(3);
 /// The same where another server takes the place of one that is gone.
-const FAILOVER: Duration = Duration::from_secs(30);
+pub(crate) const FAILOVER: Duration = Duration::from_secs(30);
 
 /// A hold that ended against the will of its owner, as [`Options::on_lost`] is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Options {
     pub(crate) grace: Duration,
     reconnect: Option<Duration>,
     /// How long a failover of the client's kind of servers may take.
-    failover: Duration,
+    pub(crate) failover: Duration,
     pub(crate) fallback: bool,
     pub(crate) linger: Option<Duration>,
     pub(crate) max_waiting_connections: usize,
@@ -71,7 +71,7 @@ impl Default for Options {
             slice: Duration::from_secs(10),
             grace: Duration::from_secs(5),
             reconnect: None,
-            failover: Duration::ZERO,
+            failover: SHORT,
             fallback: false,
             linger: None,
             max_waiting_connections: 10,
@@ -166,26 +166,9 @@ impl Options {
         self
     }
 
-    /// With more patience, for servers that fail over.
-    pub(crate) fn with_failover(mut self) -> Self {
-        self.failover = FAILOVER;
-        self
-    }
-
-    /// How long a command is sent again on behalf of a hold.
-    pub(crate) fn reach(&self) -> Duration {
-        self.reconnect.unwrap_or(SHORT.max(self.failover))
-    }
-
-    /// How long a command is sent again that time makes needless.
-    pub(crate) fn short_reach(&self) -> Duration {
-        self.reconnect.unwrap_or(SHORT)
-    }
-
-    /// How long a request is sent again whose wait or whose hold ends by itself after `left`, `None`
-    /// without an end.
-    pub(crate) fn reach_within(&self, left: Option<Duration>) -> Duration {
-        let bounded = left.map_or(self.reach(), |left| self.reach().min(SHORT.max(left)));
+    /// How long a request is sent again whose wait or whose hold ends by itself after `left`.
+    pub(crate) fn reach(&self, left: Duration) -> Duration {
+        let bounded = self.failover.min(SHORT.max(left));
         self.reconnect.unwrap_or(bounded)
     }
 

@@ -65,7 +65,6 @@ pub(crate) enum Source {
     /// Always the same.
     Server(Client),
     /// The one that sentinels name at that moment.
-    #[cfg(feature = "sentinel")]
     Sentinel(crate::Sentinel),
 }
 
@@ -73,7 +72,6 @@ impl Source {
     pub(crate) async fn client<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
         match self {
             Self::Server(client) => Ok(client.clone()),
-            #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinel) => sentinel.primary::<P>(time).await,
         }
     }

@@ -226,7 +226,7 @@ impl Driver for Blocking {
             .spawn(move || now(keeper));
         if let Err(error) = started {
             // The lease ends by itself then, and `is_lost` says so.
-            tracing::error!(%error, "nothing renews a lock");
+            tracing::error!(%error, "nothing renews or releases a lock");
         }
     }
 

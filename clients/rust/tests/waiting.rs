@@ -83,6 +83,25 @@ async fn a_cancelled_request_leaves_nothing_behind() {
     }
 }
 
+/// Nobody would hear of its grant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_after_its_cancel_and_when_it_cannot_hear() {
+    let (server, options) = (Server::start(), Options::default().reconnect(ms(100)));
+    let mut admin = server.admin();
+    let waiting = one_that_waits(&server, &mut admin, options);
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    waiting.abort();
+    sleep(ms(500)).await;
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    admin.await_waiters("k", 0);
+    // One that may not listen any more would not hear either.
+    let waiting = one_that_waits(&server, &mut admin, Options::default());
+    admin.run(&["CONFIG", "SET", "requirepass", "secret"]);
+    admin.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let ended = timeout(BOUND, waiting).await.unwrap();
+    assert!(ended.unwrap_err().is_panic());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_is_cut_off_has_run_if_it_had_its_lock() {
     let (_server, proxy, mut admin) = proxied();
@@ -229,13 +248,15 @@ fn a_shutdown_waits_for_what_drops_have_left() {
 }
 
 #[test]
-fn a_wait_needs_a_runtime() {
-    let lock = locks("redis://127.0.0.1:1".to_owned()).lock("k");
-    let mut asking = std::pin::pin!(lock.lock());
+fn a_wait_and_a_release_need_a_runtime() {
+    let server = Server::start();
+    let lock = locks(server.url()).lock("k");
+    let guard = Runtime::new().unwrap().block_on(lock.lock()).unwrap();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let answer = asking.as_mut().poll(&mut context);
-    let is_told = matches!(answer, std::task::Poll::Ready(Err(Error::NoRuntime)));
-    assert!(is_told);
+    let asked = lock.try_lock().as_mut().poll(&mut context).is_ready();
+    let released = guard.unlock().as_mut().poll(&mut context);
+    let is_told = matches!(released, std::task::Poll::Ready(Err(Error::NoRuntime)));
+    assert!(asked && is_told);
 }
 
 /// Also with no other one. With a client beside it, it listens: see the planned failover.
@@ -262,8 +283,16 @@ async fn the_programs_connection_serves_and_delays_no_renewal_and_no_release() {
     });
     eventually("it blocks", || admin.clients("cmd=blpop") == 1);
     guard.renew().await.unwrap();
+    let late = locks.lock("late");
+    assert!(timeout(ms(50), late.lock()).await.is_err());
     guard.unlock().await.unwrap();
     assert!(admin.is_free("k") && !blocked.is_finished());
+    // Its release is behind it, and nothing else has to come.
+    locks.shutdown().await;
+    let acquires = admin.calls("lock.acquire");
+    admin.run(&["LPUSH", "list", "x"]);
+    eventually("it gets there", || admin.calls("lock.acquire") > acquires);
+    assert!(admin.is_free("late"));
 }
 
 /// A task that waits by the channel, for a lock which an operator holds, and asks again within an hour.

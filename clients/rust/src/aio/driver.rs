@@ -86,6 +86,13 @@ impl Driver for Tasks {
         }
     }
 
+    fn follow<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, bool> {
+        let connections = &engine.connections;
+        Box::pin(async move {
+            connections.owners.is_none() || connections.servers.send(batch).await.0.is_ok()
+        })
+    }
+
     fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict> {
         Box::pin(engine.ask_in_the_best_way(attempt))
     }
@@ -232,7 +239,7 @@ impl Engine<Tasks> {
     /// is over.
     async fn ask_notified(&self, attempt: &mut Attempt<'_>) -> Verdict {
         let slice = attempt.patience.bounded(self.options.slice);
-        let time = self.options.short_reach().max(PACE).min(slice);
+        let time = self.options.reach(Duration::ZERO).max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
         let connections = &self.connections;
         let subscribed = match connections.listen(attempt.place.key(), time).await {

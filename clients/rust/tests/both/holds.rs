@@ -144,6 +144,11 @@ fn a_release_that_failed_can_be_repeated() {
     assert!(matches!(now(guard.unlock()), Err(Error::Redis(_))));
     admin.run(&["DEL", "k"]);
     assert!(matches!(now(guard.unlock()), Err(Error::NotHeld)));
+    // Nor does a drop leave it for its ttl.
+    let guard = now(lock.with_ttl(BOUND * 2).lock()).unwrap();
+    proxy.answer("LOCK.RELEASE", 50, "-NOREPLICAS\r\n");
+    drop(guard);
+    eventually("it is released", || admin.is_free("k"));
 }
 
 /// Whoever renews is told by its own clock. That the server tells of a loss, the scenarios say.

@@ -149,6 +149,12 @@ fn cluster_locks_are_spread_by_key() {
     let error = now(locks.multi_lock(&keys).lock()).unwrap_err();
     assert!(matches!(error, Error::CrossSlot(_)), "{error}");
     assert!(error.to_string().contains("{tag}"), "{error}");
+    // One that does not wait outlasts no failover.
+    let mut admin = servers.nodes[0].admin();
+    admin.run(&["CONFIG", "SET", "min-replicas-to-write", "9"]);
+    let start = Instant::now();
+    assert!(now(locks.lock(&keys[0]).try_lock()).is_err());
+    assert!(start.elapsed() < ms(15_000));
 }
 
 /// A node that is there and silent, which no connection tells.
