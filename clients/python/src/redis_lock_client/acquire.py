@@ -168,7 +168,6 @@ class Attempt:
         lock, patience = self._lock, self.patience
         while True:
             asked = time.monotonic()
-            pttl = -1
             try:
                 fence, lease = yield from lock._retrying(patience, self._granted, once)
             except self._driver.errors.ResponseError as error:
@@ -179,8 +178,6 @@ class Attempt:
                     raise (yield from lock._told(error, lock.ACQUIRE)) from error
                 # An old client holds it, by a string.
                 fence = None
-                if patience.left_ms():
-                    pttl = yield from lock._retrying(patience, lock._old_client_pttl)
             if fence is not None:
                 lease.fence, hold = fence, lock.local
                 hold.token, hold.fence, hold.lease, hold.seen = self.token, fence, lease, Span("hold", lock.name)
@@ -189,9 +186,7 @@ class Attempt:
                 return False
             # A null at once is that of a request which has not waited in the server. An old client has no queue there.
             pause = max(0.0, asked + FIRST_PAUSE - time.monotonic())
-            if pttl != -1:
-                pause = min(pause, max(pttl, 1) / 1000)
-            elif self._falls_back:
+            if self._falls_back:
                 # Not all waiters at the same moment.
                 pause = random.uniform(0.5, 1) * self._sleep
             yield self._driver.sleep(min(pause, left_ms / 1000))

@@ -98,14 +98,6 @@ class Core(Sender):
                     return now
         return None
 
-    def _old_client_pttl(self) -> Steps[int]:
-        # It may be any of the keys of a MultiLock that an old client holds.
-        if len(self._names) == 1:
-            with contextlib.suppress(self._driver.errors.NoPermissionError):
-                pttl: int = yield from self._ask("PTTL", self.name)
-                return pttl
-        return -1
-
     # What users call, and what that is made of.
 
     def _enter(self) -> Steps[None]:
