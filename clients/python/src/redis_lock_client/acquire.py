@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import fallback
 from .lease import Clock, Lease, ttl_ms
 from .replies import UNKNOWN, Held, Kind, LockCancelledError, word_of
-from .steps import IMPATIENCE, Steps
+from .steps import Steps
 from .telemetry import Span
 
 if TYPE_CHECKING:
@@ -143,13 +143,11 @@ class Attempt:
         except GeneratorExit:
             raise
         except BaseException as error:
-            with contextlib.suppress(*driver.error):
-                if not isinstance(error, driver.error):
-                    # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
+            # What may just have been granted must not wait for the end of its ttl. After a failure a token that was
+            # passed is left as it is: its owner may ask with it.
+            if self.is_own or not isinstance(error, driver.error):
+                with contextlib.suppress(*driver.error):
                     yield from lock._hurry(self)
-                elif self.is_own:
-                    # Nobody else knows the token. One that was passed is left as it is: its owner may ask with it.
-                    yield from lock._each("LOCK.RELEASE", self.token, hurry=IMPATIENCE)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.

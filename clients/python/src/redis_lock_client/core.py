@@ -70,7 +70,8 @@ class Core(Sender):
     def _ask_blocking(self, attempt: Attempt) -> Steps[Any]:
         patience = attempt.patience
         command = (*attempt.request, *patience.block(self._grace_ms))
-        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": True}
+        may_wait = patience.left_ms() / 1000
+        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": may_wait}
         # Not among the commands of others, which it would hold up.
         (reply,) = yield self._driver.send(self.redis, [command], **how)
         if isinstance(reply, Exception):

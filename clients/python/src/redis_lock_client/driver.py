@@ -229,13 +229,15 @@ class SyncDriver(Driver):
     def _send_to(self, node: str, pool: Any, commands: Sequence[Command], within: Any, **how: Any) -> list[Any]:
         # The user's client may wait for a silent server without end.
         within = how.get("hurry") or within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
-        connection, give = self._take(node, pool, **how)
+        connection, give = self._take(node, pool, within, **how)
         return run(self._exchange(connection, give, commands, how.get("decodes", False), within))
 
-    def _take(self, node: str, pool: Any, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
+    def _take(self, node: str, pool: Any, within: float | None, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
         if hurry := how.get("hurry"):
             return self.connection_beside(pool, hurry), self._cut
         if how.get("binds") and not self._waits:
+            # A pool connects by the client's settings, which may be silent for minutes: a server must be there.
+            self._send_to(node, pool, [("PING",)], within)
             try:
                 return self._of_pool(pool), pool.release
             except self.errors.ConnectionError as error:
@@ -276,7 +278,7 @@ class AsyncDriver(Driver):
         self._bound: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
-    # What `may_wait` takes its turn at the pool; all else goes beside a pool that has no connection left.
+    # What `may_wait` so many seconds takes its turn at the pool; all else goes beside one that has no connection left.
     async def send(
         self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any
     ) -> list[Any]:
@@ -290,12 +292,13 @@ class AsyncDriver(Driver):
                 async with asyncio.timeout(within):
                     replies = [await run_async(self._route(client, command, decodes)) for command in commands]
             else:
-                # To connect takes several ways, and a pool that lets its callers wait knows for how long.
+                # To connect takes several ways. A pool that lets its callers wait does so until their time is over.
                 limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
-                waits = self._waits and not hurry and how.get("may_wait")
-                async with asyncio.timeout(None if waits else limit) as clock:
+                waits = how.get("may_wait") if self._waits and not hurry else None
+                # Two limits: one that is just over cannot be moved, and the connection would be lost to its pool.
+                async with asyncio.timeout(limit if waits is None else max(waits, within or limit)):
                     connection, give = await self._take(**how)
-                    clock.reschedule(asyncio.get_running_loop().time() + (within or limit))
+                async with asyncio.timeout(within or limit):
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
             raise self.errors.TimeoutError(SILENT) from None
@@ -305,7 +308,7 @@ class AsyncDriver(Driver):
         return replies
 
     async def _take(self, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
-        may_wait, hurry = how.get("may_wait"), how.get("hurry")
+        may_wait, hurry = "may_wait" in how, how.get("hurry")
         # In a hurry a new connection is behind the request that it is about: one of the pool's could overtake it.
         if not hurry and (may_wait or not self._waits):
             try:
