@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import AsyncMutex, Mutex, Steps, run, run_async
+from .steps import AsyncMutex, Mutex, Steps, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -276,6 +276,7 @@ class AsyncDriver(Driver):
         super().__init__(client, library)
         # Those beside the pool that holds with linger are bound to, by loop.
         self._bound: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+        self._finding: asyncio.Task[Any] | None = None
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # What `may_wait` so many seconds takes its turn at the pool; all else goes beside one that has no connection left.
@@ -301,11 +302,22 @@ class AsyncDriver(Driver):
                 async with asyncio.timeout(within or limit):
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
+            if self.is_cluster:
+                # The client had no time left to find out who has taken over from a node that hangs.
+                self.find(client, key_of(commands[0]))
             raise self.errors.TimeoutError(SILENT) from None
         # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
         if task.cancelling() > cancelled_before:
             raise asyncio.CancelledError
         return replies
+
+    # Let a cluster's client find out where the slot of a key is now. One command, which changes nothing, is enough for
+    # all that ask.
+    def find(self, client: Any, key: Any) -> "asyncio.Task[Any]":
+        if self._finding is None or self._finding.done():
+            command = ("LOCK.RELEASE", key, os.urandom(16).hex())
+            self._finding = go_on(run_async(self._route(client, command, False)))
+        return self._finding
 
     async def _take(self, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
         may_wait, hurry = "may_wait" in how, how.get("hurry")
