@@ -166,6 +166,9 @@ def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(serve
     assert server.admin.exists("stock")
     lock.release()
     assert lock.local.token is None
+    # Nobody repeats that of a context.
+    with pytest.raises(KeyboardInterrupt), lock:
+        Interrupted.before_the_request.append(KeyboardInterrupt)
     assert not server.admin.exists("stock")
 
 

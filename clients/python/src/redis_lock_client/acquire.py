@@ -125,8 +125,8 @@ class Attempt:
         self._falls_back = False
         self._sleep = sleep
 
-    # Return whether it was available in time.
-    def run(self) -> Steps[bool]:
+    # Return whether it was available in time. It ends the span of the wait.
+    def run(self, seen: Span) -> Steps[bool]:
         lock, driver = self._lock, self._driver
         if lock.fallback:
             self._falls_back = yield from lock._retrying(self.patience, lock._falls_back)
@@ -139,6 +139,7 @@ class Attempt:
                     yield from self.abandon()
             elif granted and not self.is_own:
                 driver.converted[lock.name, self.token] = lock._kind()
+            seen.end(granted)
             return granted
         except GeneratorExit:
             raise

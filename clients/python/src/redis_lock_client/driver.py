@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import AsyncMutex, Mutex, Steps, go_on, run, run_async
+from .steps import AsyncMutex, Mutex, Steps, finish, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -181,6 +181,7 @@ class SyncDriver(Driver):
     _of_client = WeakKeyDictionary()
     mutex = Mutex
     run = staticmethod(run)
+    finish = staticmethod(lambda make: run(make()))
     sleep = staticmethod(time.sleep)
 
     # Use `of`.
@@ -269,6 +270,7 @@ class AsyncDriver(Driver):
     _of_client = WeakKeyDictionary()
     mutex = AsyncMutex
     run = staticmethod(run_async)
+    finish = staticmethod(finish)
     sleep = staticmethod(asyncio.sleep)
 
     # Use `of`.
