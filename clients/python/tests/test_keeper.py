@@ -71,17 +71,15 @@ def test_neither_a_server_that_hangs_nor_a_slow_on_lost_delays_another_hold(serv
 def test_a_process_that_can_start_no_more_threads_for_a_while_keeps_and_tells_later(client, monkeypatch):
     monkeypatch.setattr(keeper, "KEEPER", keeper.Keeper())
     told = threading.Event()
-
-    def no_thread(_):
-        raise RuntimeError("can't start new thread")
-
+    # Raises the RuntimeError of a thread that has not started.
+    no_start = threading.Thread.join
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(RuntimeError), kept(client, "first").keep_alive():
-            pass
+        patch.setattr(threading.Thread, "start", no_start)
+        with pytest.raises(RuntimeError):
+            kept(client, "first").keep_alive().__enter__()
     with kept(client, "lost", timeout=3).keep_alive(told.set), kept(client, timeout=3).keep_alive() as lease:
         with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", no_thread)
+            patch.setattr(threading.Thread, "start", no_start)
             client.delete("lost")
             assert told.wait(PATIENCE)
         assert not lease.lost.wait(4)
