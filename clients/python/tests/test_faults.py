@@ -1,6 +1,7 @@
 """What users' programs met: faults in a wait, signals, cancellations, forks, greenlets, the ends of loops."""
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -165,15 +166,41 @@ def test_a_release_that_is_interrupted_keeps_its_token_and_can_be_repeated(serve
     assert server.admin.exists("stock")
     lock.release()
     assert lock.local.token is None
+    # Nobody repeats that of a context.
+    with pytest.raises(KeyboardInterrupt), lock:
+        Interrupted.before_the_request.append(KeyboardInterrupt)
     assert not server.admin.exists("stock")
 
 
-def test_a_silent_server_is_left_when_the_time_is_over():
+@pytest.mark.parametrize("options", [{}, {"linger": 5}])
+def test_a_silent_server_is_left_when_the_time_is_over(options):
     """It accepts connections and says nothing: with a client at its defaults it took a minute."""
     with socket.create_server(("127.0.0.1", 0)) as silent, Package("threads") as threads:
-        lock = Lock(redis.Redis(port=silent.getsockname()[1]), "stock", timeout=30, blocking_timeout=2)
+        lock = Lock(redis.Redis(port=silent.getsockname()[1]), "stock", timeout=30, blocking_timeout=2, **options)
         with pytest.raises(redis.RedisError):
             threads.begin(lock.acquire).result(PATIENCE)
+
+
+class LatePool(redis.asyncio.BlockingConnectionPool):
+    """It swallows a cancellation, as asyncio.wait_for does before Python 3.12, and returns its connection late."""
+
+    async def get_connection(self, *args, **options):
+        connection = await super().get_connection(*args, **options)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE)
+        return connection
+
+
+async def test_a_pool_that_is_late_or_empty_neither_loses_a_connection_nor_lasts_beyond_the_wait(server):
+    pool = LatePool(port=server.port, max_connections=1, timeout=PATIENCE, socket_timeout=0.4)
+    async with redis.asyncio.Redis(connection_pool=pool) as client:
+        lock = ours.Lock(client, "stock", timeout=30)
+        assert await lock.acquire(blocking_timeout=0.2)
+        await lock.release()
+        connection = await asyncio.wait_for(redis.asyncio.BlockingConnectionPool.get_connection(pool, "_"), 1)
+        with pytest.raises(redis.TimeoutError):
+            await asyncio.wait_for(lock.acquire(blocking_timeout=0.2), PATIENCE / 2)
+        await pool.release(connection)
 
 
 class JobLock(Lock):

@@ -11,7 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
-from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock
+from redis_lock_client import Lock, LockError, LockNotOwnedError, RWLock, keeper
 from redis_lock_client import asyncio as ours
 
 from .package import Kept, Package
@@ -66,6 +66,23 @@ def test_neither_a_server_that_hangs_nor_a_slow_on_lost_delays_another_hold(serv
         # An error of it is told as that of any thread.
         assert told.get(timeout=PATIENCE).exc_type is ZeroDivisionError
         proxy.resume()
+
+
+def test_a_process_that_can_start_no_more_threads_for_a_while_keeps_and_tells_later(client, monkeypatch):
+    monkeypatch.setattr(keeper, "KEEPER", keeper.Keeper())
+    told = threading.Event()
+    # Raises the RuntimeError of a thread that has not started.
+    no_start = threading.Thread.join
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_start)
+        with pytest.raises(RuntimeError):
+            kept(client, "first").keep_alive().__enter__()
+    with kept(client, "lost", timeout=3).keep_alive(told.set), kept(client, timeout=3).keep_alive() as lease:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_start)
+            client.delete("lost")
+            assert told.wait(PATIENCE)
+        assert not lease.lost.wait(4)
 
 
 def test_only_a_held_lock_is_kept_alive_and_a_context_is_entered_once(client):

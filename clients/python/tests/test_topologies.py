@@ -115,16 +115,17 @@ def test_cluster_a_waiter_follows(cluster, way, moves):
     all_follow([waiter], cluster.move_slot(key, cluster.nodes[2]) if moves else cluster.fail_over())
 
 
-def test_cluster_a_primary_that_hangs(cluster):
+# Threads, whose connections each wait in vain once, come too near to the end of a short ttl on a busy machine.
+@pytest.mark.parametrize("way", KINDS[1:], indirect=True)
+def test_cluster_a_primary_that_hangs(cluster, way):
     """Nothing is refused, and no connection ends: the silence has to tell."""
     before, _ = cluster.replicated()
-    with Package("notify") as way:
-        holding, waiting = (connect(cluster, way.redis, socket_timeout=2) for _ in range(2))
-        waiters = [Waiter(way, holding, waiting, key) for key in islice(cluster.keys_of(before), 3)]
-        until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
-        before.admin.wait(1, 1000)
-        with cluster.hanging_primary() as new:
-            all_follow(waiters, new)
+    holding, waiting = (connect(cluster, way.redis, socket_timeout=2) for _ in range(2))
+    waiters = [Waiter(way, holding, waiting, key) for key in islice(cluster.keys_of(before), 3)]
+    until(lambda: all(waiter.is_at(before) for waiter in waiters), "the waiters")
+    before.admin.wait(1, 1000)
+    with cluster.hanging_primary() as new:
+        all_follow(waiters, new)
 
 
 def test_cluster_several_keys_share_a_slot(cluster, way):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import fallback
 from .lease import Clock, Lease, ttl_ms
 from .replies import UNKNOWN, Held, Kind, LockCancelledError, word_of
-from .steps import IMPATIENCE, Steps
+from .steps import Steps
 from .telemetry import Span
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Attempt:
         self._falls_back = False
         self._sleep = sleep
 
-    # Return whether it was available in time.
-    def run(self) -> Steps[bool]:
+    # Return whether it was available in time. It ends the span of the wait.
+    def run(self, seen: Span) -> Steps[bool]:
         lock, driver = self._lock, self._driver
         if lock.fallback:
             self._falls_back = yield from lock._retrying(self.patience, lock._falls_back)
@@ -139,17 +139,16 @@ class Attempt:
                     yield from self.abandon()
             elif granted and not self.is_own:
                 driver.converted[lock.name, self.token] = lock._kind()
+            seen.end(granted)
             return granted
         except GeneratorExit:
             raise
         except BaseException as error:
-            with contextlib.suppress(*driver.error):
-                if not isinstance(error, driver.error):
-                    # Interrupted or cancelled: what may just have been granted must not wait for the end of its ttl.
+            # What may just have been granted must not wait for the end of its ttl. After a failure a token that was
+            # passed is left as it is: its owner may ask with it.
+            if self.is_own or not isinstance(error, driver.error):
+                with contextlib.suppress(*driver.error):
                     yield from lock._hurry(self)
-                elif self.is_own:
-                    # Nobody else knows the token. One that was passed is left as it is: its owner may ask with it.
-                    yield from lock._each("LOCK.RELEASE", self.token, hurry=IMPATIENCE)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.
@@ -168,7 +167,6 @@ class Attempt:
         lock, patience = self._lock, self.patience
         while True:
             asked = time.monotonic()
-            pttl = -1
             try:
                 fence, lease = yield from lock._retrying(patience, self._granted, once)
             except self._driver.errors.ResponseError as error:
@@ -179,8 +177,6 @@ class Attempt:
                     raise (yield from lock._told(error, lock.ACQUIRE)) from error
                 # An old client holds it, by a string.
                 fence = None
-                if patience.left_ms():
-                    pttl = yield from lock._retrying(patience, lock._old_client_pttl)
             if fence is not None:
                 lease.fence, hold = fence, lock.local
                 hold.token, hold.fence, hold.lease, hold.seen = self.token, fence, lease, Span("hold", lock.name)
@@ -189,9 +185,7 @@ class Attempt:
                 return False
             # A null at once is that of a request which has not waited in the server. An old client has no queue there.
             pause = max(0.0, asked + FIRST_PAUSE - time.monotonic())
-            if pttl != -1:
-                pause = min(pause, max(pttl, 1) / 1000)
-            elif self._falls_back:
+            if self._falls_back:
                 # Not all waiters at the same moment.
                 pause = random.uniform(0.5, 1) * self._sleep
             yield self._driver.sleep(min(pause, left_ms / 1000))

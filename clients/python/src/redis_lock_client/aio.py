@@ -1,7 +1,5 @@
 """The locks for tasks: the whole interface of `redis.asyncio.lock.Lock`."""
 
-import asyncio
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -65,16 +63,6 @@ class Lock(Core, Theirs):
             # Without waiting, and so that the place stays: what says no has not granted it.
             fence = yield from ask(*keep)
         return fence
-
-    def _ends(self, steps: Steps[None]) -> Steps[None]:
-        try:
-            yield from steps
-        except asyncio.CancelledError:
-            # It may not have been sent. To do it twice does no harm.
-            if self.local.token is not None:
-                with contextlib.suppress(*self._driver.error):
-                    yield finish(self._release)
-            raise
 
     async def __aenter__(self) -> Self:
         """Acquire, or raise LockError."""

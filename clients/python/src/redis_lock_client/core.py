@@ -70,7 +70,8 @@ class Core(Sender):
     def _ask_blocking(self, attempt: Attempt) -> Steps[Any]:
         patience = attempt.patience
         command = (*attempt.request, *patience.block(self._grace_ms))
-        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": True}
+        may_wait = patience.left_ms() / 1000
+        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": may_wait}
         # Not among the commands of others, which it would hold up.
         (reply,) = yield self._driver.send(self.redis, [command], **how)
         if isinstance(reply, Exception):
@@ -98,14 +99,6 @@ class Core(Sender):
                     return now
         return None
 
-    def _old_client_pttl(self) -> Steps[int]:
-        # It may be any of the keys of a MultiLock that an old client holds.
-        if len(self._names) == 1:
-            with contextlib.suppress(self._driver.errors.NoPermissionError):
-                pttl: int = yield from self._ask("PTTL", self.name)
-                return pttl
-        return -1
-
     # What users call, and what that is made of.
 
     def _enter(self) -> Steps[None]:
@@ -132,12 +125,10 @@ class Core(Sender):
         seen = Span("wait", self.name)
         try:
             attempt = Attempt(self, timeout if blocking else 0, token, self.sleep if sleep is None else sleep)
-            granted = yield from attempt.run()
+            return (yield from attempt.run(seen))
         except BaseException as error:
             seen.end(error=error)
             raise
-        seen.end(granted)
-        return granted
 
     @Done
     def do_acquire(self, token: str | bytes) -> Steps[bool]:
@@ -168,9 +159,18 @@ class Core(Sender):
         # All the holds of one grant have one fence.
         return fences[0] if len(set(fences)) == 1 else None
 
-    # What ends a hold, which an interrupted caller must not keep from its end.
+    # Do what ends a hold, which no interrupted caller would repeat.
     def _ends(self, steps: Steps[None]) -> Steps[None]:
-        return steps
+        try:
+            yield from steps
+        except (*self._driver.error, GeneratorExit):
+            raise
+        except BaseException:
+            # It may not have been sent. To do it twice does no harm.
+            if self.local.token is not None:
+                with contextlib.suppress(*self._driver.error):
+                    yield self._driver.finish(self._release)
+            raise
 
     def _release(self) -> Steps[None]:
         hold = self.local

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import AsyncMutex, Mutex, Steps, run, run_async
+from .steps import AsyncMutex, Mutex, Steps, finish, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -181,6 +181,7 @@ class SyncDriver(Driver):
     _of_client = WeakKeyDictionary()
     mutex = Mutex
     run = staticmethod(run)
+    finish = staticmethod(lambda make: run(make()))
     sleep = staticmethod(time.sleep)
 
     # Use `of`.
@@ -229,13 +230,15 @@ class SyncDriver(Driver):
     def _send_to(self, node: str, pool: Any, commands: Sequence[Command], within: Any, **how: Any) -> list[Any]:
         # The user's client may wait for a silent server without end.
         within = how.get("hurry") or within or (None if self.socket_timeout else DEFAULT_TIMEOUT)
-        connection, give = self._take(node, pool, **how)
+        connection, give = self._take(node, pool, within, **how)
         return run(self._exchange(connection, give, commands, how.get("decodes", False), within))
 
-    def _take(self, node: str, pool: Any, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
+    def _take(self, node: str, pool: Any, within: float | None, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
         if hurry := how.get("hurry"):
             return self.connection_beside(pool, hurry), self._cut
         if how.get("binds") and not self._waits:
+            # A pool connects by the client's settings, which may be silent for minutes: a server must be there.
+            self._send_to(node, pool, [("PING",)], within)
             try:
                 return self._of_pool(pool), pool.release
             except self.errors.ConnectionError as error:
@@ -267,6 +270,7 @@ class AsyncDriver(Driver):
     _of_client = WeakKeyDictionary()
     mutex = AsyncMutex
     run = staticmethod(run_async)
+    finish = staticmethod(finish)
     sleep = staticmethod(asyncio.sleep)
 
     # Use `of`.
@@ -274,9 +278,10 @@ class AsyncDriver(Driver):
         super().__init__(client, library)
         # Those beside the pool that holds with linger are bound to, by loop.
         self._bound: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+        self._finding: asyncio.Task[Any] | None = None
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
-    # What `may_wait` takes its turn at the pool; all else goes beside a pool that has no connection left.
+    # What `may_wait` so many seconds takes its turn at the pool; all else goes beside one that has no connection left.
     async def send(
         self, client: Any, commands: Sequence[Command], within: float | None = None, **how: Any
     ) -> list[Any]:
@@ -290,22 +295,34 @@ class AsyncDriver(Driver):
                 async with asyncio.timeout(within):
                     replies = [await run_async(self._route(client, command, decodes)) for command in commands]
             else:
-                # To connect takes several ways, and a pool that lets its callers wait knows for how long.
+                # To connect takes several ways. A pool that lets its callers wait does so until their time is over.
                 limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
-                waits = self._waits and not hurry and how.get("may_wait")
-                async with asyncio.timeout(None if waits else limit) as clock:
+                waits = how.get("may_wait") if self._waits and not hurry else None
+                # Two limits: one that is just over cannot be moved, and the connection would be lost to its pool.
+                async with asyncio.timeout(limit if waits is None else max(waits, within or limit)):
                     connection, give = await self._take(**how)
-                    clock.reschedule(asyncio.get_running_loop().time() + (within or limit))
+                async with asyncio.timeout(within or limit):
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
+            if self.is_cluster:
+                # The client had no time left to find out who has taken over from a node that hangs.
+                self.find(client, key_of(commands[0]))
             raise self.errors.TimeoutError(SILENT) from None
         # Before Python 3.12 asyncio.wait_for, by which the libraries send, may swallow a cancellation.
         if task.cancelling() > cancelled_before:
             raise asyncio.CancelledError
         return replies
 
+    # Let a cluster's client find out where the slot of a key is now. One command, which changes nothing, is enough for
+    # all that ask.
+    def find(self, client: Any, key: Any) -> "asyncio.Task[Any]":
+        if self._finding is None or self._finding.done():
+            command = ("LOCK.RELEASE", key, os.urandom(16).hex())
+            self._finding = go_on(run_async(self._route(client, command, False)))
+        return self._finding
+
     async def _take(self, **how: Any) -> tuple[Any, Callable[[Any], Any]]:
-        may_wait, hurry = how.get("may_wait"), how.get("hurry")
+        may_wait, hurry = "may_wait" in how, how.get("hurry")
         # In a hurry a new connection is behind the request that it is about: one of the pool's could overtake it.
         if not hurry and (may_wait or not self._waits):
             try:

@@ -173,7 +173,13 @@ class KeepAlive(Keeping):
         self.lost.set()
         if self._on_lost:
             # It may take its time, and its errors are told as those of any thread.
-            threading.Thread(target=self._on_lost, name="redis-lock on_lost", daemon=True).start()
+            telling = threading.Thread(target=self._on_lost, name="redis-lock on_lost", daemon=True)
+            try:
+                telling.start()
+            except RuntimeError:
+                # The process may start no more threads. This one has to go on for the others.
+                with contextlib.suppress(Exception):
+                    telling.run()
 
 
 # A thread that looks at the clock, and one that renews: more of these only if a server hangs.
@@ -206,8 +212,9 @@ class Keeper:
             self._has_jobs.notify()
 
     def _start(self, work: Callable[[], None]) -> None:
-        self._threads += 1
         threading.Thread(target=work, name="redis-lock keeper", daemon=True).start()
+        # Not before: the next one who needs it tries again if the process could start no more threads.
+        self._threads += 1
 
     def _watch(self) -> None:
         while True:
@@ -225,7 +232,8 @@ class Keeper:
                 if again is not None and number == kept.number:
                     self.look_at(kept, again)
                 if self._jobs and now() - self._jobs[0][0] > HANGS and self._threads <= MOST_THREADS:
-                    self._start(self._renew)
+                    with contextlib.suppress(RuntimeError):
+                        self._start(self._renew)
 
     def _renew(self) -> None:
         while True:

@@ -239,7 +239,6 @@ class Listeners:
         # By slot: a hash tag that lies in it. A key itself may have braces that make it none.
         self._tags: dict[int, int] = {}
         self._numbers = itertools.count()
-        self._finding: asyncio.Task[Any] | None = None
         self._idle: asyncio.TimerHandle | None = None
 
     # Pass on to the listener what is heard of its keys and token, until the context ends.
@@ -301,12 +300,8 @@ class Listeners:
             raise self.driver.errors.ConnectionError(f"no subscription: {error}") from error
         return channel, subscriber
 
-    # Let the client find out where the slot of a key is now. One command is enough for all that wait.
     async def _find(self, key: bytes) -> None:
-        if self._finding is None or self._finding.done():
-            # It changes nothing. Behind the line it would wait for a node that does not answer.
-            self._finding = go_on(self.driver.send(self._client, [("LOCK.RELEASE", key, uuid4().hex)], LATE))
-        await asyncio.wait([self._finding])
+        await asyncio.wait([self.driver.find(self._client, key)], timeout=LATE)
 
     # Return the subscriber to a node, whose connections are those of this pool.
     def _subscriber(self, node: str, pool: Any, subscribe: str) -> Subscriber:
