@@ -174,13 +174,15 @@ final class Engine implements AutoCloseable {
         }
         return plain(request, endNanos)
                 .thenApply(fallback::sawModule)
-                .exceptionallyCompose(failed -> isUnknown(request, failed)
-                        ? without(request, cause(failed), endNanos)
-                        : failed(failed));
-    }
-
-    private boolean isUnknown(Request request, Throwable failed) {
-        return Replies.isUnknown(request, driver.refusal(cause(failed)));
+                .exceptionallyCompose(failed -> {
+                    if (!Replies.isUnknown(request, driver.refusal(cause(failed)))) {
+                        return failed(failed);
+                    }
+                    if (!request.isRaw && fallback.begin()) { // What has no fallback chooses none.
+                        return sendInstead(request, endNanos);
+                    }
+                    return failed(Fallback.missing(request, cause(failed)));
+                });
     }
 
     private CompletableFuture<Object> plain(Request request, long endNanos) {
@@ -209,25 +211,6 @@ final class Engine implements AutoCloseable {
             pulse = new Lease.Pulse(epoch, System.nanoTime());
         }
         return pulse;
-    }
-
-    /** What becomes of a request that failed: a server without the module knows none of ours. */
-    private CompletableFuture<Object> without(Request request, Throwable failed, long endNanos) {
-        // It may only lack this one. Of a token that holds nothing.
-        Request probe = Request.releasing(request.key, UUID.randomUUID().toString(), 0);
-        return plain(probe, endNanos)
-                .handle((none, refused) -> isUnknown(probe, refused))
-                .thenCompose(missing -> {
-                    if (missing && request.isRaw) { // It has no fallback, so none is chosen.
-                        throw Fallback.lacks(Fallback.ONCE);
-                    }
-                    if (missing && fallback.begin()) {
-                        return sendInstead(request, endNanos);
-                    }
-                    throw missing
-                            ? Fallback.missing(failed)
-                            : Fallback.unsupported(request, failed);
-                });
     }
 
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
