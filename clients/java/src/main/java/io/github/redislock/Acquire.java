@@ -384,6 +384,10 @@ final class Acquire {
                 uncertain = false;
                 placed = false;
             }
+            if (unanswered && reader == null) {
+                // A server that was silent may read both later: the release behind the request.
+                engine.work(() -> engine.ofAll(claim, name -> Request.releasing(name, token, 0)));
+            }
             fail(failed);
         } else {
             // A connection that was idle may have been dead for long: the first new try needs no

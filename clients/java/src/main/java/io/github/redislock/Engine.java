@@ -51,8 +51,8 @@ final class Engine implements AutoCloseable {
         this.driver = driver;
         this.options = options;
         this.fallback = new Fallback(options.fallback());
-        this.callbacks = options.executor()
-                .orElseGet(() -> Executors.newCachedThreadPool(daemons("redis-lock-callback")));
+        Executor own = Executors.newCachedThreadPool(daemons("redis-lock-callback"));
+        this.callbacks = options.executor().map(given -> orElse(given, own)).orElse(own);
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
@@ -119,6 +119,17 @@ final class Engine implements AutoCloseable {
         return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
     }
 
+    /** One that is full or shut down must not keep a hold from its owner. */
+    private static Executor orElse(Executor given, Executor own) {
+        return task -> {
+            try {
+                given.execute(task);
+            } catch (RejectedExecutionException refused) {
+                own.execute(task);
+            }
+        };
+    }
+
     /** On the clock's thread, so it must not wait. Never, when the client is closed. */
     Future<?> at(long delayNanos, Runnable task) {
         return clock.schedule(task, delayNanos, TimeUnit.NANOSECONDS);
@@ -129,9 +140,12 @@ final class Engine implements AutoCloseable {
         return at(delayNanos, () -> work(task));
     }
 
-    /** Also when the client is closed, so that nobody waits for ever. */
+    /**
+     * Also when the client is closed, so that nobody waits for ever. Not on the common pool, where
+     * work of the program may block.
+     */
     private void soon(Runnable task) {
-        CompletableFuture.delayedExecutor(PACE_NANOS, TimeUnit.NANOSECONDS)
+        CompletableFuture.delayedExecutor(PACE_NANOS, TimeUnit.NANOSECONDS, Runnable::run)
                 .execute(() -> work(task));
     }
 

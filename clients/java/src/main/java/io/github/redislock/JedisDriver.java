@@ -89,10 +89,15 @@ final class JedisDriver extends JedisReplies {
                 mostMs -> new Connection(
                         config.isSsl()
                                 ? new DefaultJedisSocketFactory(server, config)
-                                : () -> socket(
-                                        server, Math.min(mostMs, config.getSocketTimeoutMillis())),
+                                : () -> socket(server, leastMs(mostMs, config)),
                         config),
                 false);
+    }
+
+    /** Zero is for ever. */
+    private static int leastMs(int mostMs, JedisClientConfig config) {
+        int chosenMs = config.getSocketTimeoutMillis();
+        return chosenMs > 0 ? Math.min(mostMs, chosenMs) : mostMs;
     }
 
     /**
