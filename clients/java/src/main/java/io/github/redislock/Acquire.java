@@ -378,7 +378,9 @@ final class Acquire {
         }
         boolean late = !unanswered && waitNanos > 0
                 ? now - deadlineNanos >= 0
-                : !isFirst && now - outOfReachSince > patienceNanos() || now - giveUpNanos >= 0;
+                : !isFirst && now - outOfReachSince > patienceNanos()
+                        // No time for another answer, which would hide what this one says.
+                        || now + Engine.PACE_NANOS - giveUpNanos >= 0;
         if (late) {
             if (unanswered) { // There is nobody to tell.
                 uncertain = false;
@@ -386,7 +388,7 @@ final class Acquire {
             }
             if (unanswered && reader == null) {
                 // A server that was silent may read both later: the release behind the request.
-                engine.work(() -> engine.ofAll(claim, name -> Request.releasing(name, token, 0)));
+                engine.work(() -> engine.giveUp(claim, token, 0));
             }
             fail(failed);
         } else {

@@ -129,7 +129,11 @@ final class JedisDriver extends JedisReplies {
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
         return done(() -> linked && requests.get(0).isBound()
                 ? sendByLink(requests, endNanos)
-                : sendOnce(take(endNanos), requests, endNanos));
+                : sendNow(requests, endNanos));
+    }
+
+    List<Object> sendNow(List<Request> requests, long endNanos) {
+        return sendOnce(take(endNanos), requests, endNanos);
     }
 
     private synchronized List<Object> sendByLink(List<Request> requests, long endNanos) {
