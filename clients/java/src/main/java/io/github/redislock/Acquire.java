@@ -72,7 +72,7 @@ final class Acquire {
     private static final int LEAVE_TRIES = 100;
 
     /** The longest wait for the first answer of a server that was out of reach. */
-    private static final long FIRST_SLICE_MS = 1_000;
+    static final long FIRST_SLICE_MS = 1_000;
 
     private final Engine engine;
     private final Driver driver;

@@ -2,13 +2,12 @@ package io.github.redislock;
 
 import redis.clients.jedis.UnifiedJedis;
 import redis.clients.jedis.exceptions.*;
-import redis.clients.jedis.util.JedisClusterCRC16;
-import redis.clients.jedis.util.Pool;
+import redis.clients.jedis.util.*;
 
-import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.*;
+import java.util.concurrent.*;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 
 /**
  * Over a {@code JedisCluster} or a {@code RedisClusterClient}: with connections of its own to each
@@ -37,26 +36,28 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
     @Override
     Object execute(Request request, long endNanos) {
         int slot = JedisClusterCRC16.getSlot(Request.bytes(request.key));
-        String address = owners.getOrDefault(slot, "");
+        String address = owners.get(slot);
+        if (address == null && request.blockMs > 0) { // A silent node must not cost a whole slice.
+            request.blockMs = Math.min(request.blockMs, Acquire.FIRST_SLICE_MS);
+            long firstNanos = TimeUnit.MILLISECONDS.toNanos(2 * Acquire.FIRST_SLICE_MS);
+            endNanos = Math.min(endNanos - System.nanoTime(), firstNanos) + System.nanoTime();
+        }
         List<Request> sent = List.of(request);
         for (int hop = 0; hop < MOST_HOPS; hop++) {
-            address = address.isEmpty() ? any() : address;
+            address = address == null ? any() : address;
             JedisDriver node = nodes.computeIfAbsent(address, this::beside);
             if (node == null) {
                 break;
             }
             try {
-                Object reply = node.sendNow(sent, endNanos).get(sent.size() - 1);
-                if (sent.size() == 1) {
-                    owners.put(slot, address);
-                }
-                return reply;
-            } catch (JedisMovedDataException moved) {
+                List<Object> replies = node.sendNow(sent, endNanos);
+                owners.put(slot, address);
+                return replies.get(sent.size() - 1);
+            } catch (JedisRedirectionException moved) {
                 address = moved.getTargetNode().toString();
-                sent = List.of(request);
-            } catch (JedisAskDataException ask) {
-                address = ask.getTargetNode().toString();
-                sent = List.of(new Request("ASKING"), request);
+                sent = moved instanceof JedisAskDataException
+                        ? List.of(new Request("ASKING"), request)
+                        : List.of(request);
             } catch (JedisConnectionException outOfReach) {
                 owners.remove(slot);
                 failed = address;
@@ -67,11 +68,8 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
     }
 
     private String any() {
-        List<String> all = List.copyOf(pools.get().keySet());
-        return all.stream()
-                .filter(each -> !each.equals(failed))
-                .findFirst()
-                .orElse(all.isEmpty() ? "" : all.get(0));
+        Stream<String> all = pools.get().keySet().stream();
+        return all.filter(each -> !each.equals(failed)).findFirst().orElse(failed);
     }
 
     private JedisDriver beside(String address) {
