@@ -72,7 +72,7 @@ final class Acquire {
     private static final int LEAVE_TRIES = 100;
 
     /** The longest wait for the first answer of a server that was out of reach. */
-    private static final long FIRST_SLICE_MS = 1_000;
+    static final long FIRST_SLICE_MS = 1_000;
 
     private final Engine engine;
     private final Driver driver;
@@ -378,11 +378,17 @@ final class Acquire {
         }
         boolean late = !unanswered && waitNanos > 0
                 ? now - deadlineNanos >= 0
-                : !isFirst && now - outOfReachSince > patienceNanos() || now - giveUpNanos >= 0;
+                : !isFirst && now - outOfReachSince > patienceNanos()
+                        // No time for another answer, which would hide what this one says.
+                        || now + Engine.PACE_NANOS - giveUpNanos >= 0;
         if (late) {
             if (unanswered) { // There is nobody to tell.
                 uncertain = false;
                 placed = false;
+            }
+            if (unanswered && reader == null) {
+                // A server that was silent may read both later: the release behind the request.
+                engine.work(() -> engine.giveUp(claim, token, 0));
             }
             fail(failed);
         } else {

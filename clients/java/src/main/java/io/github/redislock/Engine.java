@@ -51,8 +51,8 @@ final class Engine implements AutoCloseable {
         this.driver = driver;
         this.options = options;
         this.fallback = new Fallback(options.fallback());
-        this.callbacks = options.executor()
-                .orElseGet(() -> Executors.newCachedThreadPool(daemons("redis-lock-callback")));
+        Executor own = Executors.newCachedThreadPool(daemons("redis-lock-callback"));
+        this.callbacks = options.executor().map(given -> orElse(given, own)).orElse(own);
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
@@ -119,6 +119,17 @@ final class Engine implements AutoCloseable {
         return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
     }
 
+    /** One that is full or shut down must not keep a hold from its owner. */
+    private static Executor orElse(Executor given, Executor own) {
+        return task -> {
+            try {
+                given.execute(task);
+            } catch (RejectedExecutionException refused) {
+                own.execute(task);
+            }
+        };
+    }
+
     /** On the clock's thread, so it must not wait. Never, when the client is closed. */
     Future<?> at(long delayNanos, Runnable task) {
         return clock.schedule(task, delayNanos, TimeUnit.NANOSECONDS);
@@ -129,9 +140,12 @@ final class Engine implements AutoCloseable {
         return at(delayNanos, () -> work(task));
     }
 
-    /** Also when the client is closed, so that nobody waits for ever. */
+    /**
+     * Also when the client is closed, so that nobody waits for ever. Not on the common pool, where
+     * work of the program may block.
+     */
     private void soon(Runnable task) {
-        CompletableFuture.delayedExecutor(PACE_NANOS, TimeUnit.NANOSECONDS)
+        CompletableFuture.delayedExecutor(PACE_NANOS, TimeUnit.NANOSECONDS, Runnable::run)
                 .execute(() -> work(task));
     }
 
@@ -174,13 +188,15 @@ final class Engine implements AutoCloseable {
         }
         return plain(request, endNanos)
                 .thenApply(fallback::sawModule)
-                .exceptionallyCompose(failed -> isUnknown(request, failed)
-                        ? without(request, cause(failed), endNanos)
-                        : failed(failed));
-    }
-
-    private boolean isUnknown(Request request, Throwable failed) {
-        return Replies.isUnknown(request, driver.refusal(cause(failed)));
+                .exceptionallyCompose(failed -> {
+                    if (!Replies.isUnknown(request, driver.refusal(cause(failed)))) {
+                        return failed(failed);
+                    }
+                    if (!request.isRaw && fallback.begin()) { // What has no fallback chooses none.
+                        return sendInstead(request, endNanos);
+                    }
+                    return failed(Fallback.missing(request, cause(failed)));
+                });
     }
 
     private CompletableFuture<Object> plain(Request request, long endNanos) {
@@ -209,25 +225,6 @@ final class Engine implements AutoCloseable {
             pulse = new Lease.Pulse(epoch, System.nanoTime());
         }
         return pulse;
-    }
-
-    /** What becomes of a request that failed: a server without the module knows none of ours. */
-    private CompletableFuture<Object> without(Request request, Throwable failed, long endNanos) {
-        // It may only lack this one. Of a token that holds nothing.
-        Request probe = Request.releasing(request.key, UUID.randomUUID().toString(), 0);
-        return plain(probe, endNanos)
-                .handle((none, refused) -> isUnknown(probe, refused))
-                .thenCompose(missing -> {
-                    if (missing && request.isRaw) { // It has no fallback, so none is chosen.
-                        throw Fallback.lacks(Fallback.ONCE);
-                    }
-                    if (missing && fallback.begin()) {
-                        return sendInstead(request, endNanos);
-                    }
-                    throw missing
-                            ? Fallback.missing(failed)
-                            : Fallback.unsupported(request, failed);
-                });
     }
 
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {

@@ -82,18 +82,12 @@ final class Fallback {
         return request.command.startsWith("LOCK.") || request.command.startsWith("RWLOCK.");
     }
 
-    static ModuleMissingException missing(Throwable cause) {
-        String text = "the server has no redis-lock module: " + LOAD + ". Where modules cannot be"
-                + " loaded, LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by"
-                + " that: " + LOST;
+    static ModuleMissingException missing(Request request, Throwable cause) {
+        String text = "the server does not know " + request.command + ": it has no redis-lock module,"
+                + " or an older one: " + LOAD + ". Where modules cannot be loaded,"
+                + " LockOptions.withFallback(true) locks by SET NX PX and scripts. Lost by that: "
+                + LOST;
         return new ModuleMissingException(text, cause);
-    }
-
-    /** The error of a server that has the module, without this command. */
-    static UnsupportedOperationException unsupported(Request request, Throwable cause) {
-        String since = request.isRaw ? ", which redis-lock has from 0.4.0 on: " + LOAD : "";
-        return new UnsupportedOperationException(
-                "the server does not know " + request.command + since, cause);
     }
 
     private static Request unavailable(String feature) {

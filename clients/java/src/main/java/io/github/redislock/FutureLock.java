@@ -32,11 +32,14 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
         waiting.thenCompose(hold -> finished(
                         () -> work.apply(hold),
-                        () -> hold.unlock().thenAccept(held -> {
-                            if (!held) {
-                                throw Replies.notHeld(claim);
-                            }
-                        })))
+                        () -> {
+                            ((FutureHold) hold).hold.renewed = false; // If it fails it ends by itself.
+                            return hold.unlock().thenAccept(held -> {
+                                if (!held) {
+                                    throw Replies.notHeld(claim);
+                                }
+                            });
+                        }))
                 .whenComplete(Engine.settle(result));
         return result;
     }
@@ -72,7 +75,7 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
                         ? future.complete(outcome.apply(hold))
                         : future.completeExceptionally(Engine.cause(failed));
                 if (!taken && hold != null) {
-                    hold.unlock();
+                    engine.keeper.abandon(hold.hold);
                 }
             });
         });

@@ -89,10 +89,15 @@ final class JedisDriver extends JedisReplies {
                 mostMs -> new Connection(
                         config.isSsl()
                                 ? new DefaultJedisSocketFactory(server, config)
-                                : () -> socket(
-                                        server, Math.min(mostMs, config.getSocketTimeoutMillis())),
+                                : () -> socket(server, leastMs(mostMs, config)),
                         config),
                 false);
+    }
+
+    /** Zero is for ever. */
+    private static int leastMs(int mostMs, JedisClientConfig config) {
+        int chosenMs = config.getSocketTimeoutMillis();
+        return chosenMs > 0 ? Math.min(mostMs, chosenMs) : mostMs;
     }
 
     /**
@@ -124,7 +129,11 @@ final class JedisDriver extends JedisReplies {
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
         return done(() -> linked && requests.get(0).isBound()
                 ? sendByLink(requests, endNanos)
-                : sendOnce(take(endNanos), requests, endNanos));
+                : sendNow(requests, endNanos));
+    }
+
+    List<Object> sendNow(List<Request> requests, long endNanos) {
+        return sendOnce(take(endNanos), requests, endNanos);
     }
 
     private synchronized List<Object> sendByLink(List<Request> requests, long endNanos) {

@@ -3,6 +3,8 @@ package io.github.redislock;
 import redis.clients.jedis.*;
 import redis.clients.jedis.util.Pool;
 
+import java.util.Map;
+
 /**
  * Makes a {@link RedisLockClient} over a client of Jedis 5 to 8 that the application has. What it
  * is given stays the application's to close, after the {@code RedisLockClient}.
@@ -32,15 +34,16 @@ public final class JedisLocks {
     }
 
     /**
-     * Works over whatever is a {@code UnifiedJedis}. A lock over {@code JedisPooled} or {@code
-     * RedisClient} has connections of its own, made as their pool makes them. Over {@code
-     * JedisCluster}, {@code RedisClusterClient}, {@code JedisSentineled} and others it uses their
-     * pools: at most four threads wait with a connection in hand; the others ask every 50 ms, at
-     * their places in the queue. Leave room in such a pool, as an unlock needs a connection, too.
-     * A waiting thread notices an interrupt at the end of a slice.
+     * Works over whatever is a {@code UnifiedJedis}. A lock over {@code JedisPooled}, {@code
+     * RedisClient}, {@code JedisCluster} or {@code RedisClusterClient} has connections of its own,
+     * made as their pools make them. Over {@code JedisSentineled} and others it uses their pools:
+     * leave room there, as an unlock needs a connection, too. Unless it is a client of one server,
+     * at most four threads wait with a connection in hand; the others ask every 50 ms, at their
+     * places in the queue. A waiting thread notices an interrupt at the end of a slice.
      *
-     * @param jedis stays yours to close. Set its {@code blockingSocketTimeoutMillis}, and above the
-     *     slice. Without it a waiter never notices a server that died without a word
+     * @param jedis stays yours to close. Where its pools are used, set its {@code
+     *     blockingSocketTimeoutMillis}, and above the slice. Without it a waiter never notices a
+     *     server that died without a word
      * @param options what may be chosen; {@code linger} only with a client of one server
      * @return a client, to be closed before {@code jedis}
      */
@@ -61,11 +64,7 @@ public final class JedisLocks {
         if (waiters < 1) {
             throw new IllegalArgumentException("at least one thread must be able to wait");
         }
-        Pool<?> pool = pool(jedis);
-        Driver driver = pool == null
-                ? new UnifiedJedisDriver(jedis, waiters)
-                : JedisDriver.beside(pool);
-        return new SyncClient(driver, options);
+        return new SyncClient(driver(jedis, waiters), options);
     }
 
     /**
@@ -81,11 +80,25 @@ public final class JedisLocks {
         return new SyncClient(JedisDriver.beside(pool), options);
     }
 
-    /** That of a client of one server, whose class depends on the version. */
-    private static Pool<?> pool(UnifiedJedis jedis) {
+    @SuppressWarnings("unchecked")
+    private static Driver driver(UnifiedJedis jedis, int waiters) {
+        if (called(jedis, "getPool") instanceof Pool<?> pool) {
+            return JedisDriver.beside(pool);
+        }
+        if (called(jedis, "getClusterNodes") instanceof Map<?, ?>) {
+            return new JedisClusterDriver(
+                    jedis,
+                    waiters,
+                    () -> (Map<String, Pool<?>>) called(jedis, "getClusterNodes"));
+        }
+        return new UnifiedJedisDriver(jedis, waiters);
+    }
+
+    /** What a public method gives, which the classes of some versions have; otherwise null. */
+    private static Object called(UnifiedJedis jedis, String method) {
         try {
-            return (Pool<?>) jedis.getClass().getMethod("getPool").invoke(jedis);
-        } catch (ReflectiveOperationException | ClassCastException several) {
+            return jedis.getClass().getMethod(method).invoke(jedis);
+        } catch (ReflectiveOperationException absent) {
             return null;
         }
     }

@@ -30,6 +30,8 @@ abstract class JedisReplies implements Driver {
                 // Retries of its own came to nothing, or no time was left for one.
                 || (failed instanceof JedisException
                         && (Stream.of(failed.getSuppressed()).anyMatch(this::isOutOfReach)
+                                // Or its pool could not take the broken connection back.
+                                || isOutOfReach(failed.getCause())
                                 || "Retry deadline exceeded.".equals(failed.getMessage())));
     }
 

@@ -140,7 +140,7 @@ final class LettuceDriver implements Driver {
                 new AsyncCommand<>(new Command<>(keyword(request.command), reply, arguments));
         try {
             connection.dispatch(sent);
-        } catch (RedisException failed) {
+        } catch (RuntimeException failed) { // Not Lettuce's own, if the client was shut down.
             return Engine.failed(failed);
         }
         return sent.copy()

@@ -108,8 +108,8 @@ public interface LettuceLockClient extends AutoCloseable {
      * @param make begins to make it, in the client's executor, and gives a future of it
      * @return the value. It fails as the maker does, with {@link
      *     java.util.concurrent.TimeoutException} when another client makes it for longer than {@link
-     *     Once#patience}, and with {@link UnsupportedOperationException} or {@link
-     *     ModuleMissingException} where the server does not know {@code LOCK.ONCE}
+     *     Once#patience}, and with {@link ModuleMissingException} where the server does not
+     *     know {@code LOCK.ONCE}
      */
     <T> CompletableFuture<T> once(
             String name, Once<T> how, Supplier<? extends CompletionStage<? extends T>> make);

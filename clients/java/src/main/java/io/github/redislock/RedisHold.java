@@ -102,7 +102,7 @@ public interface RedisHold extends AutoCloseable {
      */
     void releaseIn(Duration rest);
 
-    /** As {@link #release()}; nothing where it was released already. */
+    /** As {@link #release()}; nothing where it was released already. Renewed no more if it fails. */
     @Override
     default void close() {
         release();

@@ -29,7 +29,7 @@ public interface RedisLock extends ThreadLock {
      * @return the command's reply, with strings for bytes
      * @throws IllegalMonitorStateException when the thread does not hold it, or has lost it.
      *     Nothing was done then
-     * @throws UnsupportedOperationException when the server does not know {@code LOCK.EXEC}
+     * @throws ModuleMissingException when the server does not know {@code LOCK.EXEC}
      */
     Object exec(String command, Object... arguments);
 

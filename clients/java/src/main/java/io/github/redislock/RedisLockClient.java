@@ -117,8 +117,8 @@ public interface RedisLockClient extends AutoCloseable {
      * @throws java.util.concurrent.TimeoutException when another client makes it for longer than
      *     {@link Once#patience}
      * @throws InterruptedException when the calling thread is interrupted while it waits
-     * @throws UnsupportedOperationException on a server whose module is older than 0.4.0; {@link
-     *     ModuleMissingException} on one without it, also with {@link LockOptions#fallback}
+     * @throws ModuleMissingException on a server without the module, also with {@link
+     *     LockOptions#fallback}, or with one older than 0.4.0
      * @throws Exception that of the maker
      */
     <T> T once(String name, Once<T> how, Callable<? extends T> make) throws Exception;

@@ -47,6 +47,12 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
     }
 
     @Override
+    public void close() {
+        hold.renewed = false; // If it fails it ends by itself: seldom is it tried again.
+        release();
+    }
+
+    @Override
     public void release() {
         released(() -> keeper.release(hold, hold.leastMs));
     }

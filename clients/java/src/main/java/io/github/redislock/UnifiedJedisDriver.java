@@ -7,11 +7,11 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 
 /**
- * Over a client of the application that finds its servers itself: {@code JedisCluster}, {@code
- * JedisSentineled} and so on. Its pools have a bound, so only a few threads at once wait with a
- * connection in hand. The others ask again and again, at their places in the queue.
+ * Over a client of the application that finds its servers itself: {@code JedisSentineled} and so
+ * on. Its pools have a bound, so only a few threads at once wait with a connection in hand. The
+ * others ask again and again, at their places in the queue.
  */
-final class UnifiedJedisDriver extends JedisReplies {
+class UnifiedJedisDriver extends JedisReplies {
     private final UnifiedJedis jedis;
     private final Semaphore waiters;
 
@@ -22,10 +22,10 @@ final class UnifiedJedisDriver extends JedisReplies {
 
     @Override
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
-        return done(() -> all(requests, this::execute));
+        return done(() -> all(requests, request -> execute(request, endNanos)));
     }
 
-    private Object execute(Request request) {
+    Object execute(Request request, long endNanos) {
         // The way that all versions have in a cluster, too: the first key tells the node.
         byte[] key = Request.bytes(request.key);
         return plain(
@@ -41,7 +41,8 @@ final class UnifiedJedisDriver extends JedisReplies {
             return null;
         }
         return Engine.done(new Line(
-                (request, answerEnd) -> done(() -> execute(request)), usable -> waiters.release()));
+                (request, answerEnd) -> done(() -> execute(request, answerEnd)),
+                usable -> waiters.release()));
     }
 
     @Override

@@ -9,6 +9,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.*;
 
 import redis.clients.jedis.*;
+import redis.clients.jedis.exceptions.*;
 import redis.clients.jedis.providers.PooledConnectionProvider;
 import redis.clients.jedis.util.Pool;
 
@@ -139,6 +140,9 @@ class DriversTest extends ServerTest {
         }
         assertTrue(one.ping().equals("PONG") && other.ping());
         assertNull(lost.poll());
+        // What Jedis says of a pool that could not take a broken connection back.
+        JedisException broken = new JedisException("broken", new JedisConnectionException("cut"));
+        assertTrue(new UnifiedJedisDriver(null, 1).isOutOfReach(broken));
     }
 
     @ParameterizedTest
@@ -193,10 +197,9 @@ class DriversTest extends ServerTest {
     void continuationsRunOnTheGivenExecutorOrOnThreadsOfTheirOwn(String name) throws Exception {
         CountDownLatch blocks = new CountDownLatch(1);
         ExecutorService mine = Executors.newFixedThreadPool(4, Engine.daemons("mine"));
-        LettuceLockClient client = by(
-                        Way.LETTUCE_FUTURES,
-                        name.equals("mine") ? options.withExecutor(mine) : options)
-                .futures();
+        LockOptions given = name.equals("mine") ? options.withExecutor(mine) : options;
+        Way.Opened opened = by(Way.LETTUCE_FUTURES, given);
+        LettuceLockClient client = opened.futures();
         AsyncHold lostSoon = Other.result(client.lock("lost").lock());
         List<String> threads = new CopyOnWriteArrayList<>();
         for (int number = 0; number < 2; number++) {
@@ -213,7 +216,11 @@ class DriversTest extends ServerTest {
         assertNull(awaitLost().owner());
         assertEquals(Keeper.GONE, Other.result(lostSoon.lost()));
         blocks.countDown();
-        mine.shutdown();
+        mine.shutdown(); // And then on the client's own, too.
+        assertTrue(Other.result(client.lock("free").lock()).isHeld());
+        Other.quietly(opened.all().get(1)::close); // Too early: that is Lettuce's.
+        assertThrows(
+                IllegalStateException.class, () -> Other.result(client.lock("b").tryLock()));
     }
 
     @Test
@@ -249,6 +256,23 @@ class DriversTest extends ServerTest {
         late.cancel(false);
         work.complete(1);
         awaitFree("a");
+    }
+
+    @Test
+    void whatCannotBeGivenBackAfterTheWorkIsRenewedNoMore() {
+        LockOptions nine = patient.withTtl(Duration.ofSeconds(9));
+        CompletableFuture<Integer> work = new CompletableFuture<>();
+        AsyncLock lock = by(Way.LETTUCE_FUTURES, nine).futures().lock("a");
+        CompletableFuture<Integer> end = lock.with(hold -> work);
+        RedisHold held = by(Way.JEDIS, nine).take("b");
+        Eventually.isTrue("it works", () -> server.isLocked("a"));
+        proxy.cut(-1);
+        work.complete(1);
+        assertThrows(RuntimeException.class, held::close);
+        assertThrows(RuntimeException.class, () -> Other.result(end));
+        proxy.connectDelayMs = 0;
+        awaitFree("a");
+        awaitFree("b");
     }
 
     @ParameterizedTest

@@ -148,7 +148,6 @@ class VectorsTest {
     private static final List<String[]> ERRORS = List.of(
             new String[] {"lease.*ttl.*lockAtMostFor.*ERR .* lock.max-ttl", "too-long"},
             new String[] {"atLeast.*ERR .* lock.max-ttl", "too-long"},
-            new String[] {"the server does not know LOCK.ONCE, .* from 0.4.0", "too-old"},
             new String[] {"NOPERM", "denied"},
             new String[] {"WRONGTYPE", "wrong-type"},
             new String[] {"READONLY", "demoted"},
