@@ -39,7 +39,12 @@ type library struct {
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	return send(ctx, l.client, commands)
+	do := func() []driver.Reply { return send(ctx, l.client, commands) }
+	replies, err := until(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
+	if err != nil {
+		return driver.Failed(commands, err)
+	}
+	return replies
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
@@ -59,6 +64,9 @@ func (l *library) dedicated() *conn {
 }
 
 // until returns what do returns, unless ctx ends before. What comes later is for late.
+//
+// A caller whose ctx has ended gives up what it may have got, and that must not reach the server before what do sends. So do ends first,
+// which takes a moment. Only while it connects it takes longer, and sends nothing any more.
 func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
 	done := make(chan T, 1)
 	go func() { done <- do() }()
@@ -66,7 +74,12 @@ func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err 
 	case value = <-done:
 		return value, nil
 	case <-ctx.Done():
-		go func() { late(<-done) }()
+		ended := make(chan struct{})
+		go func() { late(<-done); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(250 * time.Millisecond):
+		}
 		return value, context.Cause(ctx)
 	}
 }
@@ -92,6 +105,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks, but not while it connects.
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
 	send := func() []driver.Reply { return c.send(within, commands) }
 	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
 	if err != nil {
