@@ -28,7 +28,11 @@ func (r *RedisLock) RunOnce(
 		return false, err
 	}
 	defer func() {
-		if _, failed := mutex.UnlockContext(context.WithoutCancel(ctx)); failed != nil {
+		// The end of ctx does not keep the others waiting. Nor does a server that refuses for now keep the caller after it.
+		ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(2*core.Margin, cancel) })()
+		if _, failed := mutex.UnlockContext(ending); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}()
