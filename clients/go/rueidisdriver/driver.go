@@ -87,7 +87,7 @@ func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err 
 // Close closes the connections that are in use. It does not wait for a server that is silent.
 func (l *library) Close() error {
 	for c := range l.open.Range {
-		go c.(*conn).Close()
+		c.(*conn).Close()
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	send := func() []driver.Reply { return c.send(within, commands) }
-	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
+	replies, err := until(ctx, send, func([]driver.Reply) { c.failed.Store(true); c.end() })
 	if err != nil {
 		replies = driver.Failed(commands, err)
 	}
@@ -134,9 +134,23 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 	return replies
 }
 
-// Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one
-// with an error is closed.
+// Release gives the connection back. One with an error is closed, which may take as long as to connect.
 func (c *conn) Release() {
+	if c.failed.Load() {
+		go c.end()
+	} else {
+		c.end()
+	}
+}
+
+func (c *conn) Close() {
+	c.failed.Store(true)
+	go c.end()
+}
+
+// end gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with an
+// error is closed.
+func (c *conn) end() {
 	c.ended.Do(func() {
 		c.library.open.Delete(c)
 		if c.failed.Load() {
@@ -144,11 +158,6 @@ func (c *conn) Release() {
 		}
 		c.release()
 	})
-}
-
-func (c *conn) Close() {
-	c.failed.Store(true)
-	c.Release()
 }
 
 // send sends commands once. Their keys tell the client the node, and what may wait says so.
