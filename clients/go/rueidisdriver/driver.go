@@ -35,15 +35,25 @@ func New(client rueidis.Client) driver.Driver {
 
 type library struct {
 	client rueidis.Client
-	open   sync.Map // of the connections in use
+	open   sync.Map    // of the connections in use
+	failed atomic.Bool // one of the last replies was an error
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	do := func() []driver.Reply { return send(ctx, l.client, commands) }
+	if !l.failed.Load() { // A goroutine for each request would cost half as much again.
+		return l.note(do())
+	}
 	replies, err := until(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
 	if err != nil {
 		return driver.Failed(commands, err)
 	}
+	return l.note(replies)
+}
+
+// note keeps in mind whether there was an error, after which the client may have to connect.
+func (l *library) note(replies []driver.Reply) []driver.Reply {
+	l.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
 	return replies
 }
 
@@ -111,6 +121,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	if err != nil {
 		replies = driver.Failed(commands, err)
 	}
+	c.library.note(replies)
 	c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
 	return replies
 }
