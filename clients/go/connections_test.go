@@ -40,6 +40,17 @@ func TestAnExhaustedPoolStopsNeitherUnlockNorRenewal(t *testing.T) {
 	}
 }
 
+// silent is a cluster whose nodes answer nothing.
+type silent struct{ *redis.ClusterClient }
+
+func (silent) MasterForKey(context.Context, string) (*redis.Client, error) { select {} }
+
+func TestAClusterThatIsSilentKeepsNobody(t *testing.T) {
+	within, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	says(t, New(silent{&redis.ClusterClient{}}).NewMutex("a").LockContext(within), ErrFailed)
+}
+
 func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	locks, proxy := behindProxy(t)
 	for _, option := range []Option{minute, WithLinger(20 * time.Second)} {

@@ -166,6 +166,14 @@ func TestAJobHasAContextAndGivesTheLockBack(t *testing.T) {
 		return context.Cause(ctx)
 	})
 	expect(t, "ran, and was told of its end", ran && errors.Is(err, ErrNotHeld), true)
+
+	own, admin := started(t)
+	within, cancel = context.WithCancelCause(ctx)
+	_, err = locksTo(t, own.Addr).RunOnce(within, "a", time.Hour, 0, func(context.Context, *Mutex) error {
+		cancel(trouble)
+		return admin.ConfigSet(ctx, "min-replicas-to-write", "1").Err() // The release is tried again, but not for an hour.
+	})
+	says(t, err, context.Canceled)
 }
 
 func TestNoNamesAndNoPermitsAreRefused(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 //
 // The lock ends atMost after it was taken, if its owner has died or not: choose more than the job ever takes. The job's context ends
 // then, too, unless the job calls Extend. atLeast counts from when the lock was taken, by the server's clock, and is at most atMost.
+// When ctx has ended, the release is tried for 2s more.
 func (r *RedisLock) RunOnce(
 	ctx context.Context, name string, atMost, atLeast time.Duration, job func(context.Context, *Mutex) error, options ...Option,
 ) (ran bool, err error) {
@@ -28,7 +29,11 @@ func (r *RedisLock) RunOnce(
 		return false, err
 	}
 	defer func() {
-		if _, failed := mutex.UnlockContext(context.WithoutCancel(ctx)); failed != nil {
+		// The end of ctx does not keep the others waiting. Nor does a server that refuses for now keep the caller after it.
+		ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(2*core.Margin, cancel) })()
+		if _, failed := mutex.UnlockContext(ending); failed != nil {
 			err = errors.Join(err, failed)
 		}
 	}()

@@ -105,6 +105,7 @@ type attempt struct {
 	from     *Hold // the hold that the token has already; nil: none
 	converts bool  // that hold is of the other mode
 	left     bool  // the server may have a hold or a place of ours that only we would end
+	outrun   bool  // the last request has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
 }
 
@@ -160,7 +161,8 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
 	class := ClassOf(reply)
 	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
-	a.left = a.left || !notSent(reply.Err) && (class == Unheard || kept && class != Final)
+	a.outrun = class == Unheard && !notSent(reply.Err)
+	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
 	again, err = pause, reply.Err
 	switch {
 	case ctx.Err() != nil:
@@ -326,8 +328,13 @@ func (a *attempt) giveBack(ctx context.Context) {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	// What ended our wait may have ended this connection, too: there is time for another one.
-	a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
+	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
+		// What ended our wait may have ended this connection, too: there is time for another one.
+		reply, _, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
+		if !a.outrun || reply.Err != nil || number(reply) != 0 {
+			break
+		}
+	}
 }
 
 // about is a command about one key.

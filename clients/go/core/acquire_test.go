@@ -76,6 +76,13 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 		_, err = lock.Acquire(within)
 		is(t, err, ErrFailed, trouble)
 		expect(t, "its place is given up, and one that had ended before asks nothing", f.said(), "ACQUIRE@0 RELEASE@1000")
+		// A release that finds nothing may have come to the server before the acquire.
+		f.plan(answer{"LOCK.ACQUIRE", null, time.Hour}, answer{"LOCK.RELEASE", driver.Reply{Value: int64(0)}, 0})
+		short, end := context.WithTimeout(ctx, time.Second)
+		defer end()
+		_, err = lock.Acquire(short)
+		is(t, err, ErrFailed)
+		expect(t, "it is sent again", f.count("LOCK.RELEASE"), 3)
 	})
 }
 

@@ -30,7 +30,9 @@ func (h *Hold) Renew(ctx context.Context) (bool, error) {
 // sendRenewal sends a renewal once, unless the hold is over. That of a hold that lingers goes over its own connection, and proves that
 // this lives. If it has broken, the hold is bound to another one.
 func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
-	h.asking <- struct{}{}
+	if !h.turn(ctx) {
+		return driver.Reply{Err: fmt.Errorf("%w: %w", driver.ErrNotSent, context.Cause(ctx))}
+	}
 	defer func() { <-h.asking }()
 	switch {
 	case h.isOver():

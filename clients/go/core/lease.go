@@ -180,6 +180,11 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	asks := true
 	select {
 	case h.asking <- struct{}{}:
+	default: // What is on its way may get no answer, and only AtLeast waits for it: a renewal would prolong what it leaves, and the end
+		// of the connection would cut that.
+		asks = options != nil && h.turn(ctx)
+	}
+	if asks {
 		if conn := h.conn; conn != nil && h.forget() {
 			defer func() {
 				if err != nil {
@@ -190,13 +195,8 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 			}()
 		}
 		h.conn = nil
-	default: // What is on its way may get no answer. The end of the hold closes its connection.
-		h.finish(false)
-		if asks = options != nil; asks { // A renewal comes before, and none follows: the server would prolong what AtLeast leaves.
-			h.asking <- struct{}{}
-		}
 	}
-	lease := h.finish(false) // Whether or not the answer comes.
+	lease := h.finish(false) // Whether or not the answer comes. If the connection is still the hold's, this closes it.
 	if asks {
 		<-h.asking
 	}
@@ -206,6 +206,16 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	h.unheard = h.unheard || unheard
 	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
 	return number(reply) != 0 || reply.Err == nil && h.unheard && time.Now().Before(lease), reply.Err
+}
+
+// turn waits until nothing is on its way. The caller takes from asking afterwards. false: ctx has ended before.
+func (h *Hold) turn(ctx context.Context) bool {
+	select {
+	case h.asking <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The

@@ -65,9 +65,14 @@ func TestAHoldThatLingersIsOverALingerAfterTheLastSignOfLife(t *testing.T) {
 func TestARenewalBindsAHoldThatLingersToAnotherConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 		hold := acquired(t, lingering(lock))
-		// A connection that is silent leaves time for another one.
+		// A connection that is silent leaves time for another one, and keeps no caller longer than its context.
 		f.plan(answer{"PING", broken, time.Hour})
 		time.Sleep(400 * time.Millisecond)
+		short, end := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer end()
+		begun := time.Now()
+		done(t, false, context.DeadlineExceeded)(hold.Renew(short))
+		expect(t, "the time", time.Since(begun), 50*time.Millisecond)
 		done(t, true)(hold.Renew(ctx))
 		// The end of a caller's context does not end the connection, and the answer counts.
 		f.plan(answer{"LOCK.RENEW", driver.Reply{Value: int64(1)}, 100 * time.Millisecond}, answer{"LOCK.RENEW", broken, 0})
@@ -186,5 +191,11 @@ func TestARenewalThatIsOnItsWayComesBeforeAReleaseThatLeavesSomething(t *testing
 		time.Sleep(400 * time.Millisecond)
 		_, _ = hold.Release(ctx) // Any other one waits for nothing.
 		expect(t, "the order", f.said(), "ACQUIRE@0 RENEW@0 RELEASE@300 ACQUIRE@300 PING@633 RELEASE@700")
+		hold = acquired(t, lock)
+		f.plan(answer{"PING", granted, 100 * time.Millisecond})
+		time.Sleep(400 * time.Millisecond)
+		lock.AtLeast = time.Second
+		_, _ = hold.Release(ctx)
+		expect(t, "connections used again: the first wait's, and this one, whose end would end what AtLeast leaves", f.released, 2)
 	})
 }

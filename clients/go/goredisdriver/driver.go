@@ -64,7 +64,19 @@ func New(client redis.UniversalClient) (driver.Driver, error) {
 	case ofOne:
 		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
 	case ofCluster:
-		l.server = func(ctx context.Context, key string) (ofOne, error) { return client.MasterForKey(ctx, key) }
+		l.server = func(ctx context.Context, key string) (ofOne, error) {
+			found := make(chan func() (ofOne, error), 1)
+			go func() { // Before it knows any node it asks one, whatever ctx says.
+				node, err := client.MasterForKey(ctx, key)
+				found <- func() (ofOne, error) { return node, err }
+			}()
+			select {
+			case result := <-found:
+				return result()
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
 		l.reload = client.ReloadState
 	default:
 		return nil, fmt.Errorf("%w: it needs a redis.Client, a redis.ClusterClient, or a type that embeds one, and not a %T. (A Ring moves"+

@@ -35,11 +35,26 @@ func New(client rueidis.Client) driver.Driver {
 
 type library struct {
 	client rueidis.Client
-	open   sync.Map // of the connections in use
+	open   sync.Map    // of the connections in use
+	failed atomic.Bool // one of the last replies was an error
 }
 
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	return send(ctx, l.client, commands)
+	do := func() []driver.Reply { return send(ctx, l.client, commands) }
+	if !l.failed.Load() { // A goroutine for each request would cost half as much again.
+		return l.note(do())
+	}
+	replies, err := until(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
+	if err != nil {
+		return driver.Failed(commands, err)
+	}
+	return l.note(replies)
+}
+
+// note keeps in mind whether there was an error, after which the client may have to connect.
+func (l *library) note(replies []driver.Reply) []driver.Reply {
+	l.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
+	return replies
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
@@ -59,6 +74,9 @@ func (l *library) dedicated() *conn {
 }
 
 // until returns what do returns, unless ctx ends before. What comes later is for late.
+//
+// A caller whose ctx has ended gives up what it may have got, and that must not reach the server before what do sends. So do ends first,
+// which takes a moment. Only while it connects it takes longer, and sends nothing any more.
 func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
 	done := make(chan T, 1)
 	go func() { done <- do() }()
@@ -66,7 +84,12 @@ func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err 
 	case value = <-done:
 		return value, nil
 	case <-ctx.Done():
-		go func() { late(<-done) }()
+		ended := make(chan struct{})
+		go func() { late(<-done); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(250 * time.Millisecond):
+		}
 		return value, context.Cause(ctx)
 	}
 }
@@ -74,7 +97,7 @@ func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err 
 // Close closes the connections that are in use. It does not wait for a server that is silent.
 func (l *library) Close() error {
 	for c := range l.open.Range {
-		go c.(*conn).Close()
+		c.(*conn).Close()
 	}
 	return nil
 }
@@ -92,11 +115,13 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	// With a deadline, rueidis would read until then and not look at a cancellation. Without one it looks, but not while it connects.
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
 	send := func() []driver.Reply { return c.send(within, commands) }
-	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
+	replies, err := until(ctx, send, func([]driver.Reply) { c.failed.Store(true); c.end() })
 	if err != nil {
 		replies = driver.Failed(commands, err)
 	}
+	c.library.note(replies)
 	c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
 	return replies
 }
@@ -120,9 +145,23 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 	return replies
 }
 
-// Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one
-// with an error is closed.
+// Release gives the connection back. One with an error is closed, which may take as long as to connect.
 func (c *conn) Release() {
+	if c.failed.Load() {
+		go c.end()
+	} else {
+		c.end()
+	}
+}
+
+func (c *conn) Close() {
+	c.failed.Store(true)
+	go c.end()
+}
+
+// end gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with an
+// error is closed.
+func (c *conn) end() {
 	c.ended.Do(func() {
 		c.library.open.Delete(c)
 		if c.failed.Load() {
@@ -130,11 +169,6 @@ func (c *conn) Release() {
 		}
 		c.release()
 	})
-}
-
-func (c *conn) Close() {
-	c.failed.Store(true)
-	c.Release()
 }
 
 // send sends commands once. Their keys tell the client the node, and what may wait says so.
