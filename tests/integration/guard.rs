@@ -293,17 +293,17 @@ fn timeouts_run_and_graces_begin_anew_after_it(kind: Kind) {
 }
 
 fn no_lease_is_longer_than_the_setting(kind: Kind) {
-    let server = Server::start_with(kind, &["max-ttl", "2000"]);
+    let server = Server::start_with(kind, &["max-ttl", "60000"]);
     let mut c = server.client();
     assert_eq!(c.info("lock_guard"), "off");
-    c.int("LOCK.ACQUIRE k me 2000");
+    c.int("LOCK.ACQUIRE k me 60000");
     for line in [
-        "LOCK.ACQUIRE k me 2001",
-        "RWLOCK.RLOCK k me 2001",
-        "RWLOCK.WLOCK k me 2001",
-        "LOCK.MACQUIRE 1 k me 2001",
-        "LOCK.RENEW k me 2001",
-        "LOCK.RELEASE k me ATLEAST 2001",
+        "LOCK.ACQUIRE k me 60001",
+        "RWLOCK.RLOCK k me 60001",
+        "RWLOCK.WLOCK k me 60001",
+        "LOCK.MACQUIRE 1 k me 60001",
+        "LOCK.RENEW k me 60001",
+        "LOCK.RELEASE k me ATLEAST 60001",
     ] {
         let error = c.error(line);
         assert!(error.contains("lock.max-ttl"), "{line}");
@@ -317,7 +317,7 @@ fn no_lease_is_longer_than_the_setting(kind: Kind) {
             .collect();
         assert_eq!(c.send(&words), Reply::Error(error), "{line}");
     }
-    assert_eq!(c.int("LOCK.RENEW k me 2000"), 1);
+    assert_eq!(c.int("LOCK.RENEW k me 60000"), 1);
 }
 
 fn settings_that_contradict_each_other_are_refused(kind: Kind) {

@@ -99,7 +99,7 @@ fn a_tracking_holder_is_notified_of_a_change(kind: Kind) {
     }
     // Its deadline.
     c.call("FLUSHALL");
-    c.int("LOCK.ACQUIRE k me 1000");
+    c.int("LOCK.ACQUIRE k me 4000");
     holder.invalidated();
     assert_eq!(holder.read(), ["me"]);
     holder.wait_until_told("the deadline");

@@ -206,7 +206,7 @@ fn appendfsync_always_acknowledges_only_written_commands(kind: Kind) {
 fn appendfsync_always_answers_a_waiter_only_after_its_grant_is_written(kind: Kind) {
     let mut server = start_appending(kind, "always");
     let mut c = server.client();
-    let fence = c.int("LOCK.ACQUIRE k a 1500");
+    let fence = c.int("LOCK.ACQUIRE k a 4000");
     let b = server.blocked("LOCK.ACQUIRE k b 600000 BLOCK 0");
     leave_room(&server, 0);
     // The grant is the next write.

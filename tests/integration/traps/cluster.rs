@@ -71,7 +71,7 @@ fn a_key_migrated_in_a_transaction_grants_nobody(kind: Kind) {
 fn waiters_of_a_lock_that_ends_in_a_migrating_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::of(kind, 2, &[]);
     let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
-    let fence = c.int("LOCK.ACQUIRE a a 1500");
+    let fence = c.int("LOCK.ACQUIRE a a 5000");
     let b = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a b 60000 BLOCK 0");
     let d = cluster.nodes[FROM].blocked("LOCK.ACQUIRE a d 60000 BLOCK 0");
     cluster.begin_to_move(cluster.slot(KEY), FROM, TO);

@@ -56,10 +56,8 @@ fn no_heartbeat_is_sent_during_a_migration(kind: Kind) {
     source.int("WAIT 1 0");
     let before = heard();
     // More than a second by the server's clock is time for four of them.
-    let held = fixture
-        .cluster
-        .blocked(FROM, &format!("LOCK.ACQUIRE {key} b 1000 BLOCK 0"));
-    assert!(held.fence() > 0);
+    let b = format!("LOCK.ACQUIRE {key} b 1000 BLOCK 0");
+    assert!(fixture.cluster.nodes[FROM].later(&b).fence() > 0);
     assert_eq!(heard(), before);
     fixture.arrive();
     wait_for("a heartbeat", || (heard() > before).then_some(()));
