@@ -110,7 +110,9 @@ export class Lock implements ExecutionResult {
       const ms = Math.max(this.remaining, ANSWER_MS);
       return await this.redlock.server.exec(this.request, [command, ...args], ms);
     } catch (error) {
-      throw error instanceof LockError ? this.redlock.failed(error) : error;
+      // An error of the command itself is the caller's.
+      const isOurs = error instanceof LockError || kindOf(error) === "silent";
+      throw isOurs ? this.redlock.failed(error) : error;
     }
   }
 

@@ -15,7 +15,7 @@ export interface IoredisClient {
   quit(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
-  on(event: string, listener: (channel: Buffer, message: Buffer) => void): unknown;
+  on(event: string, listener: (channel: any, message: Buffer) => void): unknown;
 }
 
 /** What of an ioredis or iovalkey `Cluster` is used. */
@@ -24,6 +24,7 @@ export interface IoredisCluster {
   readonly status: string;
   readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
+  connect(): Promise<unknown>;
   nodes(role?: "master"): IoredisClient[];
   refreshSlotsCache(callback: () => void): void;
   quit(): Promise<unknown>;
@@ -50,7 +51,11 @@ export function ofIoredis(client: IoredisClient): Driver {
 export function ofIoredisCluster(client: IoredisCluster): Driver {
   return {
     ...common(client),
-    place: async (key) => client.slots[slotOf(key)]?.[0],
+    async place(key) {
+      // With `lazyConnect` nobody may have used it yet.
+      if (client.status === "wait") await client.connect();
+      return client.slots[slotOf(key)]?.[0];
+    },
     open(place, events) {
       const nodes = client.nodes();
       const known = nodes.find(({ options }) => `${options.host}:${options.port}` === place);
@@ -64,13 +69,18 @@ export function ofIoredisCluster(client: IoredisCluster): Driver {
 
 function open(template: IoredisClient, override: object, isSharded: boolean, events: Events): Link {
   const own = template.duplicate({ ...OPTIONS, ...override });
+  let failure: unknown;
   // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
-  own.on("error", () => isSharded && events.onLost());
+  own.on("error", (error) => {
+    failure = error;
+    if (isSharded) events.onLost();
+  });
   own.on("moved", events.onLost);
   own.on("end", events.onLost);
   own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => events.onMessage(message));
   return {
-    connect: () => own.connect(),
+    /** The library itself would say only that the connection is closed, also where the password is wrong. */
+    connect: () => own.connect().catch((error) => Promise.reject(failure ?? error)),
     isOpen: () => own.status === "ready",
     send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
     subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
@@ -85,6 +95,8 @@ const OPTIONS = {
   sentinelRetryStrategy: null,
   // These are meant for the program's own commands, and the core has times of its own.
   keyPrefix: "",
+  // With it ioredis mangles some of what `call` and `callBuffer` get.
+  enableAutoPipelining: false,
   commandTimeout: undefined,
   socketTimeout: undefined,
 };

@@ -144,6 +144,9 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
     ...override,
     // A ping would stand behind the BLOCK.
     pingInterval: undefined,
+    // Those of the program's own commands.
+    commandOptions: undefined,
+    commandsQueueMaxLength: undefined,
     socket: { ...sockets, reconnectStrategy: false, socketTimeout: undefined },
   });
   // A connection that is not made again ends by an error only.
