@@ -30,11 +30,18 @@ export interface IoredisCluster {
   quit(): Promise<unknown>;
 }
 
-/** What both kinds have in common. A Cluster stays at `close` when the program ends it, and is `reconnecting` at once otherwise. */
+/** What both kinds have in common. */
 function common(client: IoredisClient | IoredisCluster) {
   return {
     prefix: client.options.keyPrefix ?? "",
-    hasEnded: () => client.status === "end" || client.status === "close",
+    /**
+     * A Cluster stays at `close` when the program ends it, and is `reconnecting` at once otherwise. What is ended while it reconnects gets
+     * no other status for good (a Cluster `disconnecting`), and only a private property tells of it.
+     */
+    hasEnded() {
+      const { status, manuallyClosing } = client as { status: string; manuallyClosing?: boolean };
+      return /^(end|close)$/.test(status) || (manuallyClosing === true && /^(re|dis)c/.test(status));
+    },
     end: () => client.quit(),
   };
 }
