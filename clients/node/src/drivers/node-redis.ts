@@ -52,7 +52,7 @@ const CONNECT_MS = 1000;
 
 /** What all kinds have in common. */
 function common(client: { readonly isOpen: boolean; close(): unknown }) {
-  let wasOpen = false;
+  let wasOpen = client.isOpen;
   // Only a single client has public options.
   const { options, _keyPrefix } = client as { options?: Options; _keyPrefix?: string | Buffer };
   return {
