@@ -14,10 +14,10 @@ const PAUSE_MS = 50;
 /** How long after its time to wait an acquire may take for an answer. */
 const ANSWER_MS = 2500;
 
-/** How long an acquire waits for the release of what it gives up, and how it is tried again later. */
+/** How long an acquire waits for the release of what it gives up, and how it is tried again later: after twice as long each time. */
 const GIVE_UP_MS = 1000;
 const RELEASE_AGAIN_MS = 500;
-const RELEASES = 10;
+const RELEASES = 8;
 
 /** The longest BLOCK that a timer can watch over. */
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
@@ -82,7 +82,7 @@ export class Acquire {
     void first.then(async (isReleased) => {
       let isDone = isReleased && !this.#isInDoubt;
       for (let i = 0; !isDone && i < RELEASES && !server.driver.hasEnded(); i++) {
-        await sleep(RELEASE_AGAIN_MS, undefined, { ref: false });
+        await sleep(RELEASE_AGAIN_MS * 2 ** i, undefined, { ref: false });
         isDone = await release();
       }
     });

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { Argument } from "./driver.js";
-import { type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
+import { ExecutionError, type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
 import { ResourceLockedError, StringLockError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
@@ -19,6 +19,9 @@ const RETRY_MS = 50;
 
 /** How long after the end of its lease, when nothing is left to release, a release is waited for. */
 const RELEASED_MS = 2000;
+
+/** How soon a release without an answer is repeated after its caller was told of it. */
+const RELEASE_AGAIN_MS = 500;
 
 const NOT_EXTENDED = "The lock was not extended before its lease was over.";
 const NOT_RELEASED = "The release was not answered before the lease was over.";
@@ -43,8 +46,8 @@ export class Lock implements ExecutionResult {
   #failure: Error | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
-  /** Once a release was sent: until when its answer counts as one to this hold, and whether one was lost. */
-  #ended: { readonly until: number; isInDoubt: boolean } | undefined;
+  /** Once a release was sent: until when its answer counts as one to this hold, whether one was lost, and whether it is repeated. */
+  #ended: { readonly until: number; isInDoubt: boolean; goesOn: boolean } | undefined;
   /** The server has said that it is released, or was lost. */
   #isSettled = false;
   /** @internal Why the lock was lost at the end of its lease. */
@@ -110,15 +113,17 @@ export class Lock implements ExecutionResult {
       const ms = Math.max(this.remaining, ANSWER_MS);
       return await this.redlock.server.exec(this.request, [command, ...args], ms);
     } catch (error) {
-      throw error instanceof LockError ? this.redlock.failed(error) : error;
+      // An error of the command itself is the caller's.
+      const isOurs = error instanceof LockError || kindOf(error) === "silent";
+      throw isOurs ? this.redlock.failed(error) : error;
     }
   }
 
-  /** Gives the lock back. A release that was rejected for lack of an answer can be repeated. */
+  /** Gives the lock back. A release that was rejected for lack of an answer can be repeated, and is repeated by itself, too. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
     const options = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
-    const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false });
+    const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false, goesOn: false });
     this.lease.isOver = true;
     const release = async () => {
       try {
@@ -136,7 +141,20 @@ export class Lock implements ExecutionResult {
       this.#isSettled = true;
       this.#endHold(true);
     };
-    return { attempts: await this.redlock.insist(release, settings, () => ended.until) };
+    const until = () => ended.until;
+    try {
+      return { attempts: await this.redlock.insist(release, settings, until) };
+    } catch (error) {
+      // Most programs do not repeat it, and those who wait would wait for the rest of the ttl.
+      const retryCount = (until() - performance.now()) / RELEASE_AGAIN_MS;
+      const isOver = this.#isSettled || kindOf((error as Error).cause) === "final" || ended.goesOn;
+      if (!isOver && retryCount > 0) {
+        ended.goesOn = true;
+        const settings = { retryCount, retryDelay: RELEASE_AGAIN_MS };
+        this.redlock.insist(release, settings, until).catch(() => {});
+      }
+      throw error;
+    }
   }
 
   /** Sets the lease anew, from now on. Returns this lock. */
@@ -176,12 +194,15 @@ export class Lock implements ExecutionResult {
     const { signal } = this;
     const release = async () => {
       if (this.#ended !== undefined) return;
-      await within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
+      const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
+      await released.catch((error) => {
+        throw error instanceof ExecutionError ? error : this.redlock.failed(error);
+      });
     };
     try {
       const value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
-      if (!this.isValid) this.#lose(new Error("The lease was over before the routine was."));
+      if (!this.isValid) this.#lose(this.#over("The lease was over before the routine was."));
       signal.throwIfAborted();
       await release();
       return value;
@@ -257,7 +278,7 @@ export class Lock implements ExecutionResult {
     if (due === undefined || this.#ended !== undefined || this.#controller.signal.aborted) return;
     const ms = Math.max(0, Math.min(this.remaining, due - performance.now()));
     const wake = () => {
-      if (!this.isValid) this.#lose(new Error(this.endMessage, { cause: this.#failure }));
+      if (!this.isValid) this.#lose(this.#over(this.endMessage));
       else if (performance.now() < due) this.#plan();
       else void this.#extendOnce();
     };
@@ -277,6 +298,11 @@ export class Lock implements ExecutionResult {
       // A final error ends the extensions. The end of the lease tells of it.
       else if (kindOf(cause) !== "final") this.#plan(performance.now() + RETRY_MS);
     }
+  }
+
+  #over(text: string): Error {
+    const cause = this.#failure;
+    return this.redlock.failed(new ResourceLockedError("ERR_LOCK_LOST", text, { cause }));
   }
 
   #lose(error: Error): void {

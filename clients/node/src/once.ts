@@ -9,6 +9,11 @@ import { LATE, whenAborted, within } from "./timer.js";
 /** How long the others wait between two questions where no connection waits for them. */
 const ASK_AGAIN_MS = 100;
 
+/** How long the look for a value may take, if the wait is shorter. */
+const LOOK_MS = 1000;
+
+type Seen = [value: Buffer | null, left: number];
+
 /** Makes a value. The signal is aborted when the lock is lost. */
 export type Make<T> = (signal: AbortSignal) => T | Promise<T>;
 
@@ -90,7 +95,7 @@ export async function once<T>(
   signal?.throwIfAborted();
   const until = performance.now() + wait;
   const key = redlock.server.driver.prefix + name;
-  const [seen, left] = await look(redlock, key);
+  const [seen, left] = await look(redlock, key, wait, signal);
   if (seen !== null && (left < 0 || earlyMs === null || left > earlyMs)) return unpack(seen);
   const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
   const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
@@ -141,13 +146,14 @@ function asIs(value: unknown): string | Uint8Array {
   throw new TypeError("A value is text or bytes, or `pack` makes them of it.");
 }
 
-/** The value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its end. */
-async function look(redlock: Redlock, key: string): Promise<[value: Buffer | null, left: number]> {
+/** The value, and how many milliseconds it lives. An error that passes is as no value: the acquire waits for its end, or finds it. */
+async function look(redlock: Redlock, key: string, wait: number, signal?: AbortSignal): Promise<Seen> {
   try {
     const asking = (["GET", "PTTL"] as const).map((word) => redlock.server.send([word, key], key));
-    const [value, left] = await Promise.all(asking);
+    const [value, left] = await within(Math.max(wait, LOOK_MS), Promise.all(asking), LATE, signal);
     return [value!.reply as Buffer | null, Number(left!.reply)];
   } catch (error) {
+    signal?.throwIfAborted();
     if (kindOf(error) === "final") throw redlock.failed(error);
     return [null, -1];
   }

@@ -103,8 +103,9 @@ export class Listener {
       const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
       if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
       const { ear, channel } = ready;
+      // In small letters: iovalkey and ioredis 5 know it only so where a connection has subscribed.
       for (const each of [ear, wire])
-        if (performance.now() - each.aliveAt > HEARTBEAT_MS) each.send(["PING"], PONG_MS).catch(() => {});
+        if (performance.now() - each.aliveAt > HEARTBEAT_MS) each.send(["ping"], PONG_MS).catch(() => {});
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
       const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
       const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];

@@ -50,6 +50,10 @@ for (const [name, library] of Object.entries(allLibraries)) {
       await server.admin.set(key, "old", "PX", 200);
       await (await redlock.acquire([key], 5000)).release();
       await assert.rejects(redlock.acquire(["other"], 5000), /NOPERM/);
+      await server.admin.acl("SETUSER", "late", ...BASE, ...WORKER);
+      const late = new Redlock([await connect("late")], { retryCount: -1 });
+      await server.admin.acl("SETUSER", "late", "resetpass");
+      await assert.rejects(late.acquire([key], 5000), { code: "ERR_LOCK_REFUSED", message: /WRONGPASS/ });
       const both = await new Redlock([await connect("more")]).multiLock([key, `${key} b`]).acquire(5000);
       assert.equal(await both.check(), true);
       assert.equal(await both.exec("SET", `${key} row`, 1), "OK");
@@ -63,7 +67,13 @@ for (const [name, library] of Object.entries(allLibraries)) {
         ["notified", []],
         ["worker", ["REDIS_LOCK_WITHOUT_NOTIFY"]],
       ]) {
-        await works(new Redlock([await connect(user)], { waitBy: "notify" }));
+        const failures = [];
+        const redlock = new Redlock([await connect(user)], { waitBy: "notify" });
+        redlock.on("error", (error) => error.code ?? failures.push(error));
+        await works(redlock);
+        // After a silence the connections are asked whether they live.
+        if (user === "notified") await sleep(4100).then(() => works(redlock));
+        assert.deepEqual(failures, []);
         await sleep(0);
         assert.deepEqual(codes, warnings);
       }

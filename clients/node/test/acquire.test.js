@@ -167,6 +167,12 @@ for (const { title, library, waitBy } of ways) {
       await isListening();
       library.end(client);
       await refused;
+      const away = await far();
+      const [user] = away.clients;
+      proxy.cutForGood();
+      await until(() => (library.isLikeIoredis ? user.status === "reconnecting" : !user.isReady));
+      library.end(user);
+      await assert.rejects(away.acquire(["a"], 30_000), { code: "ERR_LOCK_UNAVAILABLE" });
     });
 
     it("finds what was granted, and what was released, when the reply was lost", async () => {
@@ -183,6 +189,13 @@ for (const { title, library, waitBy } of ways) {
       const taken = await lossy.acquire(["a"], 30_000);
       await server.admin.del("a");
       await assert.rejects(taken.release(), { code: "ERR_LOCK_LOST" });
+    });
+
+    it("goes on with a release that nobody could answer", async () => {
+      const using = (await far({ retryCount: 1 })).using(["b"], 30_000, async () => proxy.cutForGood());
+      await assert.rejects(using, { code: "ERR_LOCK_UNAVAILABLE" });
+      await proxy.listen();
+      await until(async () => (await server.holders("b")).length === 0);
     });
 
     it("releases over a new connection when the old one says nothing", async () => {

@@ -23,6 +23,9 @@ for (const [name, library] of Object.entries(allLibraries).filter(([, { isLikeIo
   it(`cluster, ${name}: sees a string lock at a key with a prefix, at the primary`, async () => {
     // The replicas may not have it yet.
     const client = await connect(library, { keyPrefix: "app:", scaleReads: "slave" });
+    const lazy = client.duplicate();
+    await new Redlock([lazy]).using(["a"], 5000, async () => {});
+    lazy.disconnect();
     const redlock = new Redlock([client], { retryCount: 0 });
     const key = await cluster.key("app:string");
     const { admin } = await cluster.ownerOf(key);

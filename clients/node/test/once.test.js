@@ -66,6 +66,11 @@ for (const { title, library, waitBy } of ways) {
       returns("whole all the same");
       assert.equal(await made, "whole all the same");
       await assert.rejects(once(redlock, "k", never, { signal: stopMaker.signal }), RangeError);
+      process.kill(server.pid, "SIGSTOP");
+      const start = performance.now();
+      await assert.rejects(once(redlock, "k", never, { signal: AbortSignal.timeout(200) }), /timeout/);
+      process.kill(server.pid, "SIGCONT");
+      assert.ok(performance.now() - start < 3000);
       await server.admin.flushall();
       const lost = await begin({ ttl: 3000 });
       await server.admin.del("{k}:once");
@@ -118,7 +123,7 @@ for (const { title, library, waitBy } of ways) {
 }
 
 it("has its lock in its slot with a prefix, too, and neither linger nor a share nor times without sense", async (t) => {
-  const client = await ioredis.connect(server.port, { keyPrefix: "app:" });
+  const client = await ioredis.connect(server.port, { keyPrefix: "app:", enableAutoPipelining: true });
   t.after(() => client.disconnect());
   const redlock = new Redlock([client], { linger: 500, shared: true });
   await once(redlock, "k", async (signal) => {

@@ -15,7 +15,7 @@ export interface IoredisClient {
   quit(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
-  on(event: string, listener: (channel: Buffer, message: Buffer) => void): unknown;
+  on(event: string, listener: (channel: any, message: Buffer) => void): unknown;
 }
 
 /** What of an ioredis or iovalkey `Cluster` is used. */
@@ -24,16 +24,24 @@ export interface IoredisCluster {
   readonly status: string;
   readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
+  connect(): Promise<unknown>;
   nodes(role?: "master"): IoredisClient[];
   refreshSlotsCache(callback: () => void): void;
   quit(): Promise<unknown>;
 }
 
-/** What both kinds have in common. A Cluster stays at `close` when the program ends it, and is `reconnecting` at once otherwise. */
+/** What both kinds have in common. */
 function common(client: IoredisClient | IoredisCluster) {
   return {
     prefix: client.options.keyPrefix ?? "",
-    hasEnded: () => client.status === "end" || client.status === "close",
+    /**
+     * A Cluster stays at `close` when the program ends it, and is `reconnecting` at once otherwise. What is ended while it reconnects gets
+     * no other status for good (a Cluster `disconnecting`), and only a private property tells of it.
+     */
+    hasEnded() {
+      const { status, manuallyClosing } = client as { status: string; manuallyClosing?: boolean };
+      return /^(end|close)$/.test(status) || (manuallyClosing === true && /^(re|dis)c/.test(status));
+    },
     end: () => client.quit(),
   };
 }
@@ -50,7 +58,11 @@ export function ofIoredis(client: IoredisClient): Driver {
 export function ofIoredisCluster(client: IoredisCluster): Driver {
   return {
     ...common(client),
-    place: async (key) => client.slots[slotOf(key)]?.[0],
+    async place(key) {
+      // With `lazyConnect` nobody may have used it yet.
+      if (client.status === "wait") await client.connect();
+      return client.slots[slotOf(key)]?.[0];
+    },
     open(place, events) {
       const nodes = client.nodes();
       const known = nodes.find(({ options }) => `${options.host}:${options.port}` === place);
@@ -64,13 +76,18 @@ export function ofIoredisCluster(client: IoredisCluster): Driver {
 
 function open(template: IoredisClient, override: object, isSharded: boolean, events: Events): Link {
   const own = template.duplicate({ ...OPTIONS, ...override });
+  let failure: unknown;
   // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
-  own.on("error", () => isSharded && events.onLost());
+  own.on("error", (error) => {
+    failure = error;
+    if (isSharded) events.onLost();
+  });
   own.on("moved", events.onLost);
   own.on("end", events.onLost);
   own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => events.onMessage(message));
   return {
-    connect: () => own.connect(),
+    /** The library itself would say only that the connection is closed, also where the password is wrong. */
+    connect: () => own.connect().catch((error) => Promise.reject(failure ?? error)),
     isOpen: () => own.status === "ready",
     send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
     subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
@@ -85,6 +102,8 @@ const OPTIONS = {
   sentinelRetryStrategy: null,
   // These are meant for the program's own commands, and the core has times of its own.
   keyPrefix: "",
+  // With it ioredis mangles some of what `call` and `callBuffer` get.
+  enableAutoPipelining: false,
   commandTimeout: undefined,
   socketTimeout: undefined,
 };

@@ -52,7 +52,7 @@ const CONNECT_MS = 1000;
 
 /** What all kinds have in common. */
 function common(client: { readonly isOpen: boolean; close(): unknown }) {
-  let wasOpen = false;
+  let wasOpen = client.isOpen;
   // Only a single client has public options.
   const { options, _keyPrefix } = client as { options?: Options; _keyPrefix?: string | Buffer };
   return {
@@ -144,6 +144,9 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
     ...override,
     // A ping would stand behind the BLOCK.
     pingInterval: undefined,
+    // Those of the program's own commands.
+    commandOptions: undefined,
+    commandsQueueMaxLength: undefined,
     socket: { ...sockets, reconnectStrategy: false, socketTimeout: undefined },
   });
   // A connection that is not made again ends by an error only.
