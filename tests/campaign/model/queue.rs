@@ -67,7 +67,7 @@ impl<'r, 'l> Model<'r, 'l> {
         shown: &'r Shown<'l>,
         look: &Look<'l>,
     ) {
-        self.check_grants(key, view, shown);
+        self.check_grants(key, view, shown, look.server_us);
         self.check_newcomers(key, view, shown);
         self.check_order(at, key, view, shown, look);
         for place in view.places() {
@@ -85,7 +85,13 @@ impl<'r, 'l> Model<'r, 'l> {
     }
 
     /// Each grant is to somebody who listens, and passes nobody who does.
-    fn check_grants(&mut self, key: &'l str, view: &View<'r, 'l>, shown: &'r Shown<'l>) {
+    fn check_grants(
+        &mut self,
+        key: &'l str,
+        view: &View<'r, 'l>,
+        shown: &'r Shown<'l>,
+        at_us: u64,
+    ) {
         for (n, grant) in view.grants.iter().enumerate() {
             let token = grant.held.token;
             let asks = view.asks(token);
@@ -118,7 +124,7 @@ impl<'r, 'l> Model<'r, 'l> {
                 let is_served = done.iter().any(|one| one.held.token == place.token);
                 place.token != token && !is_served && !view.converted.contains(&place.token)
             });
-            self.check_passed(key, view, shown, grant, ahead);
+            self.check_passed(key, view, (shown, at_us), grant, ahead);
         }
     }
 
@@ -126,7 +132,7 @@ impl<'r, 'l> Model<'r, 'l> {
         &mut self,
         key: &'l str,
         view: &View<'r, 'l>,
-        shown: &'r Shown<'l>,
+        (shown, at_us): (&'r Shown<'l>, u64),
         grant: &Grant<'l>,
         ahead: impl Iterator<Item = &'p Place<'l>>,
     ) where
@@ -138,11 +144,10 @@ impl<'r, 'l> Model<'r, 'l> {
             let later = shown.places.iter().find(|one| one.token == was);
             let is_granted_later = view.was_granted(was);
             let waits = |one: &Place<'_>| !one.is_absent();
-            // Nobody may have listened at the channel before it came again. And an upgrade is back at
-            // its own place when its hold has ended.
-            let is_deaf = place.by == Listener::Channel && view.asks(was).is_some();
+            // An upgrade is back at its own place when its hold has ended.
+            let is_new = view.asks(was).is_some() && self.ends_by(key, view.at, place) <= at_us;
             let holds = grant.beside.iter().any(|(token, _)| *token == was);
-            if is_deaf || (self.upgraded.contains(&(key, was)) && !holds) {
+            if is_new || (self.upgraded.contains(&(key, was)) && !holds) {
                 continue;
             }
             if waits(place) && (is_granted_later || later.is_some_and(waits)) {
@@ -203,7 +208,7 @@ impl<'r, 'l> Model<'r, 'l> {
             return;
         }
         let lock = self.keys[0].get(key).cloned().unwrap_or_default();
-        let (before_ms, after_ms) = (view.server_us / 1_000, look.server_us / 1_000);
+        let before_ms = view.server_us / 1_000;
         let holds = |token: &str| {
             let live = lock.live(0).filter(|held| lock.end_ms(held) >= before_ms);
             live.into_iter().any(|held| held.token == token)
@@ -235,19 +240,10 @@ impl<'r, 'l> Model<'r, 'l> {
                 .places()
                 .iter()
                 .position(|one| one.token == place.token);
-            // Its old place ended when it came: it was granted, its grace was over, or nobody listened at its channel.
-            let was = view.place_of(place.token).map(|was| was.by);
+            let was = view.place_of(place.token);
             let may_be_new = view.asks(place.token).is_some()
-                && match was {
-                    _ if view.was_granted(place.token) => true,
-                    Some(Listener::Nobody) => self.may_be_over(key, place.token, after_ms),
-                    Some(Listener::Channel) => true,
-                    // It ends within the millisecond that the sum leaves out.
-                    _ => {
-                        let until_us = self.waits_until_us(view.at, key, place.token);
-                        until_us.saturating_sub(1_000) <= look.server_us
-                    }
-                };
+                && (view.was_granted(place.token)
+                    || was.is_some_and(|was| self.ends_by(key, view.at, was) <= look.server_us));
             let rank = match rank {
                 Some(_) if may_be_new => continue,
                 Some(rank) => rank,
@@ -268,13 +264,23 @@ impl<'r, 'l> Model<'r, 'l> {
         }
     }
 
-    /// Whether the grace of an absent place may be over.
-    fn may_be_over(&self, key: &str, token: &str, now_ms: u64) -> bool {
-        let last = self.record.acquires_of(key, token);
-        let last = last.filter(|one| one.arrived.is_some_and(|at| at < usize::MAX));
-        let keeps = last.filter_map(|one| one.keep_ms).min().unwrap_or(0);
-        let since_us = self.listened.get(&(key, token)).copied().unwrap_or(0);
-        now_ms >= since_us / 1_000 + keeps
+    /// The server's time from which a place may have ended: its grace or its time was over, or nobody
+    /// listened at its channel.
+    fn ends_by(&self, key: &str, at: usize, place: &Place<'_>) -> u64 {
+        match place.by {
+            Listener::Channel => 0,
+            Listener::Nobody => {
+                let asked = self.record.acquires_of(key, place.token);
+                let asked = asked.filter(|one| one.arrived.is_some_and(|at| at < usize::MAX));
+                let keeps_ms = asked.filter_map(|one| one.keep_ms).min().unwrap_or(0);
+                let since_us = self.listened.get(&(key, place.token)).copied();
+                (since_us.unwrap_or(0) / 1_000 + keeps_ms) * 1_000
+            }
+            // It ends within the millisecond that the sum leaves out.
+            _ => self
+                .waits_until_us(at, key, place.token)
+                .saturating_sub(1_000),
+        }
     }
 
     /// A place that is there no more, without a grant.
