@@ -120,8 +120,7 @@ fn a_script_and_a_transaction_get_results(kind: Kind) {
 
 fn results_answer_under_a_guard_and_promotions_wait(kind: Kind) {
     let clock = Clock::ahead_by_us(0);
-    let options = super::guard::RESTART;
-    let mut server = start_by(&clock, kind, &options);
+    let mut server = start_by(&clock, kind, &super::guard::RESTART);
     let mut c = server.client();
     super::guard::open(&clock, &mut c);
     c.int("LOCK.ONCE l r maker 120000");

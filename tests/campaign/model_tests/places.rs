@@ -66,7 +66,7 @@ fn a_grant_out_of_order_is_refused() {
     h.refused_for("order");
 }
 
-/// Two clients ask with one token, and the first reads its answer late.
+/// Two clients ask with one token. The first reads its answer late, or its time is over by then.
 #[test]
 fn a_grant_that_is_heard_of_late_has_left_the_queue() {
     let mut h = held();
@@ -83,6 +83,19 @@ fn a_grant_that_is_heard_of_late_has_left_the_queue() {
     h.looks_like("");
     h.looks();
     h.replied(first, "2");
+    let first = h.waits("e", "1", " BLOCK 10");
+    let c = h.waits("c", "1", " BLOCK 0");
+    h.after(11);
+    h.is_deleted();
+    let second = h.asks(&acquire("e", "1", " BLOCK 10"));
+    h.leaves_queue("e");
+    h.grants(c, "c", "1", 4);
+    h.k().places.push(("e".into(), "1".into(), 'c'));
+    h.looks();
+    h.replied(first, "nil");
+    h.is_killed(second);
+    h.leaves_queue("e");
+    h.looks();
     h.accepted();
 }
 

@@ -3,14 +3,12 @@
 
 use crate::harness::dump::raise_fences_by_an_hour;
 use crate::harness::workload::words;
-use crate::harness::{figure, scale, start_by, wait_for, Client, Clock, Kind, Server};
+use crate::harness::{figure, scale, start_by, wait_for, Client, Clock, Kind, Server, AT_ONCE};
 
 on_every_server![
     fences_exceed_unreplicated_ones_after_a_failover,
     fences_ahead_of_the_clock_exceed_unreplicated_ones_after_a_failover,
 ];
-
-const AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
 fn replica_of(primary: &Server, clock: &Clock) -> Server {
     let replica = start_by(clock, primary.kind, &[]);

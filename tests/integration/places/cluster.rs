@@ -1,6 +1,6 @@
 //! Places in a cluster: shard channels, and slots that leave.
 
-use super::fixture::{figure, leaves_place, place, places, queued, until_gone, Subscriber};
+use super::fixture::{figure, leaves_place, place, places, queued, Subscriber};
 use crate::harness::{wait_for, Client, Cluster, Kind, Listener, Reply, SHARDS};
 use crate::linger::{holder, kill};
 
@@ -39,7 +39,7 @@ fn a_place_is_kept(c: &mut Client, key: &str) {
     c.int(&format!("LOCK.ACQUIRE {key} b 60000"));
     leaves_place(c, &format!("LOCK.ACQUIRE {key} d 60000 KEEP 500"));
     c.int(&format!("LOCK.RELEASE {key} b"));
-    until_gone(c, key, "d");
+    c.until_waiters(key, &[]);
 }
 
 fn a_channel_must_be_in_the_slot(cluster: &Cluster, c: &mut Client, key: &str) {

@@ -1,7 +1,6 @@
 //! What the tests of places have in common: questions about places, and subscribers.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use redis::Value;
 
@@ -33,15 +32,6 @@ pub fn until_absent(c: &mut Client, key: &str, token: &str) {
     wait_for(&format!("{token} to be absent"), || {
         place(c, key, token).is_absent().then_some(())
     });
-}
-
-/// Waits until a token has no place any more. Returns when that was seen.
-#[track_caller]
-pub fn until_gone(c: &mut Client, key: &str, token: &str) -> Instant {
-    wait_for(&format!("the place of {token} to end"), || {
-        find_place(c, key, token).is_none().then_some(())
-    });
-    Instant::now()
 }
 
 /// Sends a request that must leave a place and be answered null.
