@@ -42,19 +42,23 @@ type library struct {
 func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	do := func() []driver.Reply { return send(ctx, l.client, commands) }
 	if !l.failed.Load() { // A goroutine for each request would cost half as much again.
-		return l.note(do())
+		replies := do()
+		l.note(replies)
+		return replies
 	}
 	replies, err := until(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
 	if err != nil {
 		return driver.Failed(commands, err)
 	}
-	return l.note(replies)
+	l.note(replies)
+	return replies
 }
 
-// note keeps in mind whether there was an error, after which the client may have to connect.
-func (l *library) note(replies []driver.Reply) []driver.Reply {
-	l.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
-	return replies
+// note keeps in mind and returns whether there was an error, after which the client may have to connect.
+func (l *library) note(replies []driver.Reply) bool {
+	failed := slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil })
+	l.failed.Store(failed)
+	return failed
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
@@ -121,8 +125,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	if err != nil {
 		replies = driver.Failed(commands, err)
 	}
-	c.library.note(replies)
-	c.failed.Store(slices.ContainsFunc(replies, func(reply driver.Reply) bool { return reply.Err != nil }))
+	c.failed.Store(c.library.note(replies))
 	return replies
 }
 
