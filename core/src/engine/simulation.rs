@@ -184,6 +184,12 @@ impl Scene {
         Now::from_millis(self.now_ms)
     }
 
+    /// Both clocks go on.
+    fn go_on(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.mono_us += ms * 1_000;
+    }
+
     /// Whether the timer may change locks.
     fn may_write(&self) -> bool {
         !self.refuses_writes && !self.pauses_writes
@@ -258,10 +264,7 @@ impl World {
                     self.oracle.disconnect(client, self.scene.now_ms);
                 }
             }
-            Op::Tick(ms) => {
-                self.scene.now_ms += ms;
-                self.scene.mono_us += ms * 1_000;
-            }
+            Op::Tick(ms) => self.scene.go_on(ms),
             Op::SetClock(ms) => self.set_clock(ms),
             Op::Timer => self.timer(),
             Op::Demote(disconnects) => {
@@ -335,8 +338,8 @@ impl World {
         let (client, scene) = (self.last_client, &self.scene);
         let has_lock_left = self.real.has_lock_left();
         self.real.take_all(client, keys, request);
-        self.oracle
-            .take_all(client, keys, request, has_lock_left, scene);
+        let oracle = &mut self.oracle;
+        oracle.take_all(client, keys, request, has_lock_left, scene);
         self.oracle.finish(scene);
     }
 
@@ -356,18 +359,14 @@ impl World {
     fn set_clock(&mut self, ms: i64) {
         let now = self.scene.now_ms;
         for at in self.scene.places() {
-            let is_over = self
-                .real
-                .values()
-                .get(&at)
-                .is_some_and(|value| match value {
-                    Value::Lock(lock, end) => {
-                        let holders = lock.holders();
-                        let mut ends = holders.iter().map(|(_, hold)| hold.deadline).chain(*end);
-                        ends.any(|end| end.is_over(now))
-                    }
-                    Value::Other => false,
-                });
+            let is_over = match self.real.values().get(&at) {
+                Some(Value::Lock(lock, end)) => {
+                    let holders = lock.holders();
+                    let mut ends = holders.iter().map(|(_, hold)| hold.deadline).chain(*end);
+                    ends.any(|end| end.is_over(now))
+                }
+                _ => false,
+            };
             if ms < 0 && is_over && !self.oracle.queue(at).is_empty() {
                 return;
             }

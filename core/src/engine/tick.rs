@@ -160,8 +160,11 @@ fn look_in_passing<H: Host>(host: &mut H, key_ref: &KeyRef) {
     server.select_db(key_ref.db);
     let name = host.name(&key_ref.name);
     let now = server.now();
+    // Its time may have come since this turn has asked for such keys, and to watch it anew would
+    // forget that.
+    let is_woken = host.machine().registry.is_woken(key_ref, now);
     let is_watched = match host.open(&name, Purpose::Write) {
-        Ok(mut key) if key.lock().is_some() && key.deadline().is_some() => {
+        Ok(mut key) if !is_woken && key.lock().is_some() && key.deadline().is_some() => {
             watch(&mut key, key_ref, now);
             true
         }

@@ -80,8 +80,7 @@ impl World {
         match self.dice.below(8) {
             0 => {
                 let mut scene = self.node.memory.scene.get();
-                scene.now_ms += 1;
-                scene.mono_us += 1_000;
+                scene.go_on(1);
                 self.node.memory.scene.set(scene);
             }
             1 => drop(self.node.run_timer()),

@@ -110,6 +110,75 @@ proptest! {
     }
 }
 
+/// Time passes between two looks at the clock in a turn of the timer.
+#[derive(Clone, Debug)]
+struct Turn {
+    after_ms: u64,
+    looks: u32,
+}
+
+fn op_between_turns() -> impl Strategy<Value = Op> {
+    let keys = (mode(), mode()).prop_map(|(one, other)| {
+        let two = [Some((at(0, 0), one)), Some((at(0, 1), other)), None];
+        Keys(two)
+    });
+    let take = (0..5_u8, 1..30_u64, limits());
+    let take = take.prop_map(|(token, ttl, limits)| keep(Mode::Exclusive, token, ttl, limits, 0));
+    prop_oneof![
+        12 => (0..NAMES, request()).prop_map(|(name, request)| Op::Ask(at(0, name), request)),
+        2 => (keys, take).prop_map(|(keys, take)| Op::AskAll(keys, take)),
+        1 => (0..NAMES).prop_map(|name| Op::Delete(at(0, name))),
+        1 => (0..NAMES, 1..20_u64).prop_map(|(name, ms)| Op::Expire(at(0, name), ms)),
+    ]
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    (0..5_u64, 1..6_u32).prop_map(|(after_ms, looks)| Turn { after_ms, looks })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    /// Whatever a turn sees first and last, a look at all keys after it finds nothing to do.
+    #[test]
+    fn nobody_is_forgotten_while_time_passes(history in vec((op_between_turns(), turn()), 1..60)) {
+        let mut node = Node::new(true);
+        let mut client = 0;
+        for (op, turn) in history {
+            client += 1;
+            match op {
+                Op::Ask(at, request) => node.command(client, at, request),
+                Op::AskAll(keys, request) => node.take_all(client, keys, request),
+                Op::Delete(at) if node.look_up(at) => node.delete(at),
+                Op::Expire(at, ms) => {
+                    let end_ms = node.memory.scene.get().now_ms + ms;
+                    node.set_end(at, Some(end_ms));
+                }
+                _ => {}
+            }
+            let mut scene = node.memory.scene.get();
+            scene.go_on(turn.after_ms);
+            node.memory.scene.set(scene);
+            node.memory.looks_left.set(Some(turn.looks));
+            node.machine.looked_us = 0;
+            node.run_timer();
+            node.memory.looks_left.set(None);
+            node.run_timer();
+            let granted = node.memory.in_flight.borrow().clone();
+            granted.iter().for_each(|(client, _)| node.end_delivery(*client, true));
+            node.settle();
+            let mut looked_at = node.clone();
+            looked_at.memory.events.take();
+            for at in scene.places() {
+                looked_at.machine.registry.mark_anyway(at.db.into(), &[at.name]);
+            }
+            looked_at.run_timer();
+            let late = looked_at.memory.events.take();
+            prop_assert!(late.is_empty(), "{late:?} is forgotten after {op:?}, {turn:?}");
+        }
+    }
+}
+
 /// A message that nobody receives ends the places of its channel at every key. Those behind them
 /// come before the command in which that was noticed.
 #[test]

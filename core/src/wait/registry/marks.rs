@@ -56,6 +56,13 @@ impl<L, S: BuildHasher> Registry<L, S> {
         })
     }
 
+    /// Whether the time has come by which a key was to be looked at.
+    pub fn is_woken(&self, key: &KeyRef, now: Now) -> bool {
+        let id = self.book.queues.id_of(key);
+        let queue = id.and_then(|id| self.book.queues.get(id));
+        queue.is_some_and(|queue| queue.wakes_at_ms <= now.ms())
+    }
+
     /// Marks the next key that is to be looked at by now. False if there is none.
     pub fn mark_woken(&mut self, now: Now) -> bool {
         let woken = self.book.queues.take_woken(now);

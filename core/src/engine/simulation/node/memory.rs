@@ -47,6 +47,8 @@ pub(in super::super) enum Value {
 pub(in super::super) struct Memory {
     pub(in super::super) values: RefCell<BTreeMap<Place, Value>>,
     pub(in super::super) scene: Cell<Scene>,
+    /// After how many looks at the clock it goes on by a millisecond; `None` is by itself only.
+    pub(in super::super) looks_left: Cell<Option<u32>>,
     /// Whether the server says if somebody listens to a channel, as a node of a cluster does.
     pub(in super::super) says_who_listens: bool,
     /// The database that is selected.
@@ -98,6 +100,7 @@ impl Memory {
         Self {
             values: RefCell::default(),
             scene: Cell::new(Scene::new()),
+            looks_left: Cell::new(None),
             says_who_listens,
             db: Cell::new(0),
             client: Cell::new(0),
@@ -206,7 +209,16 @@ impl Server for Ctx<'_> {
     }
 
     fn now(self) -> Now {
-        self.0.scene.get().now()
+        let mut scene = self.0.scene.get();
+        let looks_left = self.0.looks_left.get();
+        self.0
+            .looks_left
+            .set(looks_left.and_then(|n| n.checked_sub(1)));
+        if looks_left == Some(0) {
+            scene.go_on(1);
+            self.0.scene.set(scene);
+        }
+        scene.now()
     }
 
     fn meanwhile(self, now: Now, _has_gone_on: bool) -> Now {
