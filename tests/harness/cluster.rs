@@ -276,6 +276,19 @@ impl Cluster {
         self.wait_until_all_agree();
     }
 
+    /// Has all nodes forget a slot, and gives it to one. A message under way may tell it between
+    /// two commands that the slot is still another one's.
+    #[track_caller]
+    pub fn claim(&self, slot: i64, to: usize) {
+        wait_for("the slot to be free", || {
+            for node in &self.nodes {
+                node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
+            }
+            let added = self.client(to).call(&format!("CLUSTER ADDSLOTS {slot}"));
+            (added == Reply::Simple("OK".into())).then_some(())
+        });
+    }
+
     /// Begins to move a slot in the same way as redis-cli.
     #[track_caller]
     pub fn begin_to_move(&self, slot: i64, from: usize, to: usize) {

@@ -136,8 +136,6 @@ fn a_tracking_holder_is_notified_of_a_hand_off(kind: Kind) {
     assert_eq!(holder.read(), ["a", "b"]);
     writer.fence();
     holder.wait_until_told("an upgrade");
-    assert_eq!(
-        holder.c.call("LOCK.INFO k").field("mode"),
-        Reply::from("exclusive")
-    );
+    let info = holder.c.call("LOCK.INFO k");
+    assert_eq!(info.field("mode"), Reply::from("exclusive"));
 }

@@ -5,14 +5,10 @@ use crate::harness::{Clock, Cluster, Kind, Reply};
 
 on_every_server![slots_that_come];
 
-/// Has all nodes forget a slot, and gives it to another one then.
+/// Gives a slot to a node, which then claims it by a new epoch.
 fn add(cluster: &Cluster, slot: i64, to: usize) {
-    for node in &cluster.nodes {
-        node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
-    }
-    let mut c = cluster.client(to);
-    c.text(&format!("CLUSTER ADDSLOTS {slot}"));
-    c.text("CLUSTER BUMPEPOCH");
+    cluster.claim(slot, to);
+    cluster.client(to).text("CLUSTER BUMPEPOCH");
     cluster.wait_until_all_agree();
 }
 

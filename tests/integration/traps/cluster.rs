@@ -119,18 +119,14 @@ fn waiters_get_tryagain_when_another_node_claims_the_slot(kind: Kind) {
 /// The lock stays on its node, and its holder may be gone for long. Waiters must not wait for that.
 fn waiters_of_a_key_left_behind_by_its_slot_get_tryagain(kind: Kind) {
     let cluster = Cluster::of(kind, 2, &["--cluster-require-full-coverage", "no"]);
-    let (mut c, mut other) = (cluster.client(FROM), cluster.client(TO));
-    let slot = cluster.slot(KEY);
+    let mut c = cluster.client(FROM);
     c.int("LOCK.ACQUIRE a a 60000");
     let [b, d] = ["b", "d"].map(|token| {
         let line = format!("LOCK.ACQUIRE a {token} 60000 BLOCK 0");
         cluster.nodes[FROM].blocked(&line)
     });
     // This is how an operator abandons the locks.
-    for node in &cluster.nodes {
-        node.client().call(&format!("CLUSTER DELSLOTS {slot}"));
-    }
-    other.text(&format!("CLUSTER ADDSLOTS {slot}"));
+    cluster.claim(cluster.slot(KEY), TO);
     b.error("TRYAGAIN ");
     d.error("TRYAGAIN ");
     assert_eq!(c.info("blocked_clients"), "0");
