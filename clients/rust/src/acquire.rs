@@ -30,7 +30,6 @@ const FIRST_SLICE: Duration = Duration::from_secs(1);
 /// How long an attempt waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    None,
     /// Nor does it wait for a server that cannot answer now.
     Never,
     Until(Instant),
@@ -38,8 +37,8 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
+    /// From now on. A time that the clock cannot count is for ever.
     pub(crate) fn of(time: Duration) -> Self {
-        // A time that the clock cannot count is for ever.
         Instant::now()
             .checked_add(time)
             .map_or(Self::Forever, Self::Until)
@@ -48,7 +47,7 @@ impl Patience {
     /// The time that is left then.
     fn left_at(self, then: Instant) -> Duration {
         match self {
-            Self::None | Self::Never => Duration::ZERO,
+            Self::Never => Duration::ZERO,
             Self::Until(end) => end.saturating_duration_since(then),
             Self::Forever => Duration::MAX,
         }
@@ -179,37 +178,31 @@ impl Attempt<'_> {
 
     /// Reads the answer to a question.
     pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
-        let error = match answer.and_then(Value::extract_error) {
-            Ok(value) => {
-                (self.out_of_reach, self.put_off) = (None, None);
-                self.support.has_module();
-                return self.read(question.sent, value);
+        let answer = match answer.and_then(Value::extract_error) {
+            Err(error) if class(&error) != Class::Final => {
+                return self.has_failed(error, question.due);
             }
-            Err(error) => error,
+            answer => answer,
         };
-        if class(&error) != Class::Final {
-            return self.has_failed(error, question.due);
-        }
+        (self.out_of_reach, self.put_off) = (None, None);
         let is_once = matches!(self.claim, Claim::Once(..));
-        if is_unknown_command(&error) {
-            // A server with the module may be too old for it.
-            if !is_once && self.support.falls_back(self.options) {
+        let is_unknown = answer.as_ref().is_err_and(is_unknown_command);
+        if !is_unknown {
+            self.support.has_module();
+        }
+        match answer {
+            Ok(value) => self.read(question.sent, value),
+            // A server with the module may be too old for LOCK.ONCE.
+            Err(_) if is_unknown && !is_once && self.support.falls_back(self.options) => {
                 self.has_place = false;
-                return Verdict::AskAgain(Duration::ZERO);
+                Verdict::AskAgain(Duration::ZERO)
             }
-            return Verdict::Failed(error.into());
+            // Nobody uses such a lock without the module.
+            Err(error) if is_foreign(&error) && !is_once => self.again_or_unavailable(PACE),
+            // Without a lost answer the token's owner holds some of it by another guard.
+            Err(error) if is_partial(&error) && self.is_uncertain => Verdict::Partial,
+            Err(error) => Verdict::Failed(error.into()),
         }
-        self.support.has_module();
-        // Nobody uses such a lock without the module.
-        if is_foreign(&error) && !is_once {
-            (self.out_of_reach, self.put_off) = (None, None);
-            return self.again_or_unavailable(PACE);
-        }
-        // Without a lost answer the token's owner holds some of it by another guard.
-        if is_partial(&error) && self.is_uncertain {
-            return Verdict::Partial;
-        }
-        Verdict::Failed(error.into())
     }
 
     fn read(&mut self, sent: Instant, value: Value) -> Verdict {
@@ -233,12 +226,9 @@ impl Attempt<'_> {
             Value::Int(0) if self.support.is_fallback() => {
                 self.again_or_unavailable(PACE.mul_f64(0.5 + random()))
             }
-            // There is no fence.
-            Value::Int(1) if self.support.is_fallback() => {
-                Verdict::Granted(Grant { fence: 0, sent })
-            }
-            Value::Int(fence @ 1..) => {
-                let fence = fence.cast_unsigned();
+            Value::Int(number @ 1..) => {
+                let has_fence = !self.support.is_fallback();
+                let fence = if has_fence { number.cast_unsigned() } else { 0 };
                 Verdict::Granted(Grant { fence, sent })
             }
             // The connection does not wait. Or a guard says so at once to one that waits, if its
@@ -333,7 +323,7 @@ impl Attempt<'_> {
     /// sending. With linger, the connection may have ended since.
     pub(crate) fn is_old(&self, grant: Grant, linger: Option<Duration>) -> bool {
         let span = linger.map_or(self.ttl, |linger| linger.min(self.ttl));
-        grant.sent.elapsed() > span.checked_div(10).unwrap_or(span)
+        grant.sent.elapsed() > span.div_f64(10.0)
     }
 
     /// Whether something may be left in the server when the attempt ends without a grant.
@@ -374,10 +364,11 @@ impl<D: Driver> Engine<D> {
         }
         // A server that is out of reach, or that cannot answer, has had its time.
         let tried = attempt.out_of_reach.or(attempt.put_off);
-        let tried = tried.map(|since| since.elapsed());
-        let rest = self.options.reach(Duration::ZERO);
-        let rest = rest.saturating_sub(tried.unwrap_or_default());
-        let effort = self.effort(attempt.ttl, until(Instant::now(), rest));
+        let end = until(
+            tried.unwrap_or_else(Instant::now),
+            self.options.reach(Duration::ZERO),
+        );
+        let effort = self.effort(attempt.ttl, end);
         let time = attempt.bounded(effort.time);
         let place = attempt.place.without_job();
         self.abandon(&place, Effort { time, ..effort }).await
@@ -396,7 +387,7 @@ impl<D: Driver> Engine<D> {
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         loop {
             attempt.refused()?;
-            let mut verdict = D::ask_next(self, attempt).await;
+            let mut verdict = Box::pin(D::ask_next(self, attempt)).await;
             attempt.is_first = false;
             if let Verdict::Granted(grant) = verdict
                 && attempt.is_old(grant, self.linger())
@@ -439,8 +430,8 @@ impl<D: Driver> Engine<D> {
                 return attempt.again_or_unavailable(Duration::ZERO);
             }
             Ok(true) => {
-                let times = (ttl, effort.time);
-                self.rebind(place, attempt.claim, grant.fence, times).await
+                let (claim, time) = (attempt.claim, effort.time);
+                self.rebind(place, claim, grant.fence, ttl, time).await
             }
         };
         match binding {
@@ -456,6 +447,6 @@ impl<D: Driver> Engine<D> {
 
 /// At least 0, and below 1.
 pub(crate) fn random() -> f64 {
-    let [a, b, c, d, ..] = *uuid::Uuid::new_v4().as_bytes();
-    f64::from(u32::from_be_bytes([a, b, c, d])) / (f64::from(u32::MAX) + 1.0)
+    let (bits, ..) = uuid::Uuid::new_v4().as_fields();
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }

@@ -1,6 +1,6 @@
 //! The slots of a cluster, and its nodes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::command::hash_tag;
 use crate::driver::locked;
 use crate::error::Result;
 use crate::replies::{has_code, is_unanswered};
-use crate::server::{Address, Batch, Peer, Source, answered, text, with_address};
+use crate::server::{Address, Batch, Peer, Source, answered, item, with_address};
 
 /// The time for the slots of a cluster. The next node is asked after it.
 const SLOTS_TIME: Duration = Duration::from_secs(1);
@@ -64,12 +64,10 @@ impl<N: Peer> Cluster<N> {
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
-        let mut nodes = locked(&self.nodes);
-        if let Some(node) = nodes.get(address) {
-            return Ok(node.clone());
-        }
-        let node = Arc::new(N::to(self.source(address)?));
-        nodes.insert(address.clone(), node.clone());
+        let node = match locked(&self.nodes).entry(address.clone()) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(new) => new.insert(Arc::new(N::to(self.source(address)?))).clone(),
+        };
         Ok(node)
     }
 
@@ -138,7 +136,7 @@ impl<N: Peer> Cluster<N> {
 
     /// Asks one node after the other for the slots, unless another caller has.
     async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
-        let question = [redis::cmd("CLUSTER").arg("SLOTS").to_owned()];
+        let question = [redis::cmd("CLUSTER").arg("SLOTS").take()];
         let question = Batch::of(&[], &question, time.min(SLOTS_TIME));
         let mut last = (redis::ErrorKind::Io, "no node knows the slots").into();
         let mut all: HashSet<_> = locked(&self.nodes).keys().cloned().collect();
@@ -187,15 +185,10 @@ impl<N: Peer> Cluster<N> {
 }
 
 fn read_range(range: &Value, asked: &Address) -> Option<(u16, u16, Address)> {
-    let [first, last, primary, ..] = range.as_sequence()? else {
-        return None;
-    };
-    let [host, port, ..] = primary.as_sequence()? else {
-        return None;
-    };
-    let number = |value: &Value| redis::from_redis_value::<u16>(value.clone()).ok();
-    let node = (named(text(host), asked), number(port)?);
-    Some((number(first)?, number(last)?, node))
+    let primary: Value = item(range, 2)?;
+    let host: Option<String> = item(&primary, 0);
+    let node = (named(host.as_deref(), asked), item(&primary, 1)?);
+    Some((item(range, 0)?, item(range, 1)?, node))
 }
 
 /// A node that does not know its own name means the one that was asked for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{Arg, Cmd};
+use redis::{Arg, Cmd, ToRedisArgs};
 
 use crate::Mode;
 
@@ -81,66 +81,44 @@ impl Place {
 
     /// The words of an acquire up to its way of waiting.
     pub(crate) fn acquire(&self, claim: &Claim, ttl: Duration, is_fallback: bool) -> Cmd {
-        let name = match claim {
-            _ if is_fallback => return self.script(SET).arg(millis(ttl)).to_owned(),
-            Claim::All(modes) => return self.acquire_all(modes, ttl),
-            Claim::RwLock(Mode::Shared) => "RWLOCK.RLOCK",
-            Claim::RwLock(_) => "RWLOCK.WLOCK",
-            Claim::Lock | Claim::Permit(_) => "LOCK.ACQUIRE",
-            Claim::Once(result, early) => {
-                let mut command = redis::cmd("LOCK.ONCE");
-                command.arg(self.key()).arg(result).arg(&self.token);
-                command.arg(millis(ttl)).arg("EARLY").arg(*early);
-                return command;
-            }
+        let key = self.key();
+        let mut command = match claim {
+            _ if is_fallback => self.script(SET),
+            Claim::Lock | Claim::Permit(_) => self.command("LOCK.ACQUIRE", key),
+            Claim::RwLock(Mode::Shared) => self.command("RWLOCK.RLOCK", key),
+            Claim::RwLock(_) => self.command("RWLOCK.WLOCK", key),
+            Claim::Once(result, _) => self.command("LOCK.ONCE", (key, result)),
+            Claim::All(modes) => self.command("LOCK.MACQUIRE", (modes.len(), &self.keys)),
         };
-        let mut command = self.command(name, self.key());
         command.arg(millis(ttl));
-        if let Claim::Permit(permits) = claim {
-            command.arg("LIMIT").arg(*permits);
-        }
-        command
-    }
-
-    fn acquire_all(&self, modes: &[Mode], ttl: Duration) -> Cmd {
-        let mut command = redis::cmd("LOCK.MACQUIRE");
-        command.arg(modes.len());
-        for key in &self.keys {
-            command.arg(key);
-        }
-        command.arg(self.token.as_slice()).arg(millis(ttl));
-        command.arg("MODES");
-        for mode in modes {
-            command.arg(match mode {
-                Mode::Shared => "SHARED",
-                _ => "EXCLUSIVE",
-            });
-        }
-        command
-    }
-
-    fn script(&self, script: &str) -> Cmd {
-        let mut command = redis::cmd("EVAL");
-        command.arg(script).arg(1).arg(self.key()).arg(&self.token);
+        match claim {
+            Claim::Permit(permits) => command.arg("LIMIT").arg(*permits),
+            Claim::Once(_, early) => command.arg("EARLY").arg(*early),
+            Claim::All(modes) => {
+                let word = |mode| match mode {
+                    &Mode::Shared => "SHARED",
+                    _ => "EXCLUSIVE",
+                };
+                let words: Vec<_> = modes.iter().map(word).collect();
+                command.arg("MODES").arg(words)
+            }
+            Claim::Lock | Claim::RwLock(_) => &command,
+        };
         command
     }
 
     pub(crate) fn release(&self, is_fallback: bool) -> Vec<Cmd> {
-        self.each("LOCK.RELEASE", is_fallback.then_some(RELEASE), |command| {
-            if let Some(at_least) = self.at_least {
-                command.arg("ATLEAST").arg(millis(at_least));
-            }
-        })
+        let at_least = self.at_least.map(|time| ("ATLEAST", millis(time)));
+        self.each("LOCK.RELEASE", is_fallback.then_some(RELEASE), at_least)
     }
 
     pub(crate) fn renew(&self, ttl: Duration, is_fallback: bool) -> Vec<Cmd> {
-        self.each("LOCK.RENEW", is_fallback.then_some(RENEW), |command| {
-            command.arg(millis(ttl));
-        })
+        let ttl = Some(millis(ttl));
+        self.each("LOCK.RENEW", is_fallback.then_some(RENEW), ttl)
     }
 
     pub(crate) fn check(&self, is_fallback: bool) -> Vec<Cmd> {
-        self.each("LOCK.CHECK", is_fallback.then_some(CHECK), |_| {})
+        self.each("LOCK.CHECK", is_fallback.then_some(CHECK), None::<u64>)
     }
 
     /// The same command, to be run only while the first key is held.
@@ -157,22 +135,21 @@ impl Place {
     }
 
     /// One command for each key, of which the fallback has one.
-    fn each(&self, name: &str, script: Option<&str>, options: impl Fn(&mut Cmd)) -> Vec<Cmd> {
+    fn each(&self, name: &str, script: Option<&str>, options: impl ToRedisArgs) -> Vec<Cmd> {
         let of = |key: &Vec<u8>| {
-            let mut command = match script {
-                Some(script) => self.script(script),
-                None => self.command(name, key),
-            };
-            options(&mut command);
-            command
+            let command = script.map(|script| self.script(script));
+            let mut command = command.unwrap_or_else(|| self.command(name, key));
+            command.arg(&options).take()
         };
         self.keys.iter().map(of).collect()
     }
 
-    fn command(&self, name: &str, key: &[u8]) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(key).arg(self.token.as_slice());
-        command
+    fn script(&self, script: &str) -> Cmd {
+        self.command("EVAL", (script, 1, self.key()))
+    }
+
+    fn command(&self, name: &str, about: impl ToRedisArgs) -> Cmd {
+        redis::cmd(name).arg(about).arg(&self.token).take()
     }
 }
 
@@ -186,8 +163,5 @@ pub(crate) fn hash_tag(key: &[u8]) -> Option<&[u8]> {
 
 /// Whole milliseconds, rounded up: 0 would mean for ever where a time is waited for.
 pub(crate) fn millis(time: Duration) -> u64 {
-    let rounded = time.saturating_add(Duration::from_nanos(999_999));
-    u64::try_from(rounded.as_millis())
-        .unwrap_or(u64::MAX)
-        .clamp(1, 1 << 48)
+    time.as_nanos().div_ceil(1_000_000).clamp(1, 1 << 48) as u64
 }

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, RedisResult, Value};
+use redis::{ConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::Mode;
 use crate::acquire::{Attempt, Verdict};
@@ -43,16 +43,22 @@ pub(crate) trait Driver:
 
     /// Sends what prolongs or ends a hold, as `Peer::send` does, by a connection that the program cannot
     /// exhaust.
-    fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
+    fn send(
+        engine: &Engine<Self>,
+        batch: Batch<'_>,
+    ) -> impl Future<Output = RedisResult<Value>> + Send;
 
     /// Sends a release behind the requests of an attempt, where `send` could overtake them. False if it
     /// got no answer.
-    fn follow<'a>(_: &'a Engine<Self>, _: Batch<'a>) -> Boxed<'a, bool> {
-        Box::pin(async { true })
+    fn follow(_: &Engine<Self>, _: Batch<'_>) -> impl Future<Output = bool> + Send {
+        async { true }
     }
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
-    fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict>;
+    fn ask_next(
+        engine: &Engine<Self>,
+        attempt: &mut Attempt<'_>,
+    ) -> impl Future<Output = Verdict> + Send;
 
     /// What a future comes to, or `None` if it does not come to it in time.
     fn within<T: Send>(
@@ -100,22 +106,18 @@ impl<D: Driver> fmt::Debug for Engine<D> {
 }
 
 /// Does when it is dropped what a future has left to do.
-pub(crate) struct Settle<D: Driver> {
-    pub(crate) engine: Arc<Engine<D>>,
-    pub(crate) runtime: D::Runtime,
-    pub(crate) leftover: Option<Boxed<'static, ()>>,
-}
+pub(crate) struct Leftover<F: FnOnce()>(pub(crate) Option<F>);
 
-impl<D: Driver> Settle<D> {
+impl<F: FnOnce()> Leftover<F> {
     pub(crate) fn disarm(mut self) {
-        self.leftover = None;
+        self.0 = None;
     }
 }
 
-impl<D: Driver> Drop for Settle<D> {
+impl<F: FnOnce()> Drop for Leftover<F> {
     fn drop(&mut self) {
-        if let Some(leftover) = self.leftover.take() {
-            D::settle(&self.engine, &self.runtime, leftover);
+        if let Some(settle) = self.0.take() {
+            settle();
         }
     }
 }
@@ -175,7 +177,7 @@ impl Support {
     }
 
     /// Remembers that NOTIFY is refused to this user or on this server, and says so once.
-    pub(crate) fn is_without_notify(&self, options: &Options, why: &str) {
+    pub(crate) fn is_without_notify(&self, options: &Options, why: &RedisError) {
         if !self.without_notify.swap(true, Relaxed) {
             let text = format!("waiting by NOTIFY is not possible, so connections wait: {why}");
             say(options, &text);

@@ -8,7 +8,6 @@ use redis::{Cmd, FromRedisValue};
 #[cfg(doc)]
 use crate::Error;
 use crate::Mode;
-use crate::acquire::Patience;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::hold::Hold;
@@ -110,7 +109,7 @@ impl<D: Driver> Guard<D> {
     /// It counts as a reader as soon as that is sent. After an error the server may have it as a
     /// writer yet: another `downgrade` asks again.
     pub fn downgrade(&mut self) -> D::Done<'_, Result<()>> {
-        let conversion = self.hold.convert(Mode::Shared, Patience::None);
+        let conversion = self.hold.convert(Mode::Shared, Duration::ZERO);
         D::done(async { conversion.await.map(drop) })
     }
 
@@ -127,23 +126,20 @@ impl<D: Driver> Guard<D> {
     pub fn upgrade(&mut self) -> D::Done<'_, Result<()>> {
         D::done(async {
             let hold = &self.hold;
-            while !hold.convert(Mode::Exclusive, Patience::Forever).await? {}
+            while !hold.convert(Mode::Exclusive, Duration::MAX).await? {}
             Ok(())
         })
     }
 
     /// Makes the only reader the writer. False if there are others; then it is a reader still.
     pub fn try_upgrade(&mut self) -> D::Done<'_, Result<bool>> {
-        D::done(self.hold.convert(Mode::Exclusive, Patience::None))
+        D::done(self.hold.convert(Mode::Exclusive, Duration::ZERO))
     }
 
     /// Makes the only reader the writer. False if there are others for all of `timeout`; then it is a
     /// reader still.
     pub fn upgrade_timeout(&mut self, timeout: Duration) -> D::Done<'_, Result<bool>> {
-        D::done(async move {
-            let patience = Patience::of(timeout);
-            self.hold.convert(Mode::Exclusive, patience).await
-        })
+        D::done(self.hold.convert(Mode::Exclusive, timeout))
     }
 
     /// Releases the lock. [`Error::NotHeld`] if it was lost before.
@@ -160,8 +156,7 @@ impl<D: Driver> Drop for Guard<D> {
         if matches!(self.hold.lease.state(), State::Held | State::Ended) {
             // Its keeper ends with it, whatever becomes of the rest.
             self.hold.lease.finish(State::Ended);
-            let rest = self.hold.clone().release_at_last();
-            D::settle(&self.hold.engine, &self.hold.runtime, Box::pin(rest));
+            self.hold.settle(self.hold.clone().release_at_last());
         }
     }
 }

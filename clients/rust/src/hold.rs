@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue};
 
 use crate::acquire::{LAST_TRY, PACE, Patience};
 use crate::command::{Claim, Place, SHARE, millis};
-use crate::driver::{Driver, Engine, Settle};
+use crate::driver::{Driver, Engine, Leftover};
 use crate::error::{Result, names};
 use crate::lease::{Lease, State, until};
 use crate::options::bounded_ttl;
@@ -102,15 +102,14 @@ impl<D: Driver> Engine<D> {
         for commands in commands {
             let (start, mut time) = (Instant::now(), effort.time);
             loop {
-                let error =
-                    match owner_answer(D::send(self, Batch::of(place.key(), commands, time)).await)
-                    {
-                        Ok(has_done) => {
-                            done &= has_done;
-                            break;
-                        }
-                        Err(error) => error,
-                    };
+                let sending = D::send(self, Batch::of(place.key(), commands, time));
+                let error = match owner_answer(sending.await) {
+                    Ok(has_done) => {
+                        done &= has_done;
+                        break;
+                    }
+                    Err(error) => error,
+                };
                 was_lost |= is_unanswered(&error);
                 let left = match class(&error) {
                     Class::Final => Duration::ZERO,
@@ -133,7 +132,8 @@ impl<D: Driver> Engine<D> {
         place: &Place,
         claim: &Claim,
         fence: u64,
-        (ttl, time): (Duration, Duration),
+        ttl: Duration,
+        time: Duration,
     ) -> Binding {
         let Some(linger) = self.linger() else {
             return Binding::Bound;
@@ -201,8 +201,8 @@ impl<D: Driver> Hold<D> {
         let Some(_asking) = lease.conversion.take() else {
             return Ok(Binding::NotBound);
         };
-        let (claim, times) = (lease.claim(), (ttl, effort.time));
-        Ok(engine.rebind(place, &claim, lease.fence, times).await)
+        let (claim, time) = (&lease.claim(), effort.time);
+        Ok(engine.rebind(place, claim, lease.fence, ttl, time).await)
     }
 
     /// Asks the server whether it is held now.
@@ -269,23 +269,21 @@ impl<D: Driver> Hold<D> {
     }
 
     pub(crate) async fn unlock(&self) -> Result<()> {
-        let settle = self.settle(self.clone().release_at_last());
+        let leftover = Leftover(Some(|| self.settle(self.clone().release_at_last())));
         let released = self.release(self.end_effort()).await;
-        settle.disarm();
+        leftover.disarm();
         released
     }
 
-    /// Does the rest if the future that has this is dropped.
-    fn settle(&self, rest: impl Future<Output = ()> + Send + 'static) -> Settle<D> {
-        Settle {
-            engine: self.engine.clone(),
-            runtime: self.runtime.clone(),
-            leftover: Some(Box::pin(rest)),
-        }
+    /// Does what a drop leaves.
+    pub(crate) fn settle(&self, rest: impl Future<Output = ()> + Send + 'static) {
+        D::settle(&self.engine, &self.runtime, Box::pin(rest));
     }
 
-    /// Makes it a reader's, or a writer's. False if that is impossible for all of the patience.
-    pub(crate) async fn convert(&self, mode: Mode, patience: Patience) -> Result<bool> {
+    /// Makes it a reader's, or a writer's. False if that is impossible for a time, which begins when
+    /// this is awaited.
+    pub(crate) async fn convert(&self, mode: Mode, time: Duration) -> Result<bool> {
+        let patience = Patience::of(time);
         let claim = self.lease.claim();
         if !matches!(claim, Claim::Lock | Claim::RwLock(_)) {
             return Err(Error::NoConversion);
@@ -297,12 +295,12 @@ impl<D: Driver> Hold<D> {
             return Ok(true);
         }
         let asking = self.lease.conversion.wait::<D>().await;
-        let settle = self.settle(self.clone().read_at_last(asking));
+        let leftover = Leftover(Some(|| self.settle(self.clone().read_at_last(asking))));
         let converted = match mode {
             Mode::Shared => self.restore_reader().await.map(|()| true),
             _ => self.become_writer(patience).await,
         };
-        settle.disarm();
+        leftover.disarm();
         converted
     }
 
@@ -374,7 +372,7 @@ impl<D: Driver> Hold<D> {
         lease.becomes_reader();
         let ttl = lease.ttl_to_keep(self.ttl);
         // Without KEEP, so that the place of the writer ends.
-        let mut attempt = engine.attempt(place, &SHARE, ttl, Patience::None);
+        let mut attempt = engine.attempt(place, &SHARE, ttl, Patience::of(Duration::ZERO));
         let (sent, is_held) = match engine.run(&mut attempt).await? {
             // With another fence it is a new hold, which nobody knows of.
             Some(grant) => (grant.sent, grant.fence == lease.fence),

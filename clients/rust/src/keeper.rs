@@ -71,7 +71,7 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
     let is_over = || is_stopped.load(Relaxed) || lease.state() != State::Held;
     let linger = hold.engine.linger();
     let span = linger.map_or(hold.ttl, |linger| linger.min(hold.ttl));
-    let [usual, soon] = [third(span), SOON.min(span.checked_div(10).unwrap_or(span))];
+    let (usual, soon) = (span.div_f64(3.0), SOON.min(span.div_f64(10.0)));
     let (mut pause, mut has_failed) = (usual, false);
     loop {
         let until = lease.until();
@@ -79,7 +79,7 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
         if left.is_zero() {
             return is_over();
         }
-        let time = pause.min(third(left).max(Duration::from_millis(1)));
+        let time = pause.min(left.div_f64(3.0).max(Duration::from_millis(1)));
         D::within(time, lease.shorter(until, is_stopped)).await;
         let renewing = lease.renewal.take();
         if is_over() {
@@ -118,8 +118,4 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
             }
         };
     }
-}
-
-fn third(time: Duration) -> Duration {
-    time.checked_div(3).unwrap_or(time)
 }

@@ -282,8 +282,7 @@ impl Lease {
 /// The end of a lease whose request was sent then. A far one for a ttl that the clock cannot count.
 pub(crate) fn until(sent: Instant, ttl: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    let ttl = ttl.min(FAR);
-    let sure = ttl.saturating_sub(ttl.checked_div(100).unwrap_or(ttl));
+    let sure = ttl.min(FAR).mul_f64(0.99);
     sent.checked_add(sure.saturating_sub(DRIFT)).unwrap_or(sent)
 }
 

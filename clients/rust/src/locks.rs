@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use crate::acquire::Patience;
 use crate::command::{Claim, Place, SHARE, new_token};
-use crate::driver::{Driver, Engine, Settle, Support};
+use crate::driver::{Driver, Engine, Leftover, Support};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::hold::{Hold, has_runtime};
@@ -134,7 +134,7 @@ impl<D: Driver> LockClient<D> {
     ) -> Result<Option<T>> {
         let mut lock = self.lock(key).with_ttl(at_most);
         lock.place.at_least = (!at_least.is_zero()).then_some(at_least.min(lock.ttl));
-        let Some(guard) = lock.take(&lock.claim, Patience::None).await? else {
+        let Some(guard) = lock.take(&lock.claim, Duration::ZERO).await? else {
             return Ok(None);
         };
         let result = job(&guard).await;
@@ -221,12 +221,12 @@ impl<D: Driver, K: kinds::Locked> Request<D, K> {
 
     /// Takes the lock if nobody holds it and nobody waits for it.
     pub fn try_lock(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take(&self.claim, Patience::None))
+        D::done(self.take(&self.claim, Duration::ZERO))
     }
 
     /// Takes the lock. `None` if it is unavailable for all of `timeout`.
     pub fn lock_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take_within(&self.claim, timeout))
+        D::done(self.take(&self.claim, timeout))
     }
 }
 
@@ -250,12 +250,12 @@ impl<D: Driver> RwLock<D> {
 
     /// Takes a share if no writer holds the lock and nobody waits for it.
     pub fn try_read(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take(&SHARE, Patience::None))
+        D::done(self.take(&SHARE, Duration::ZERO))
     }
 
     /// Takes a share. `None` if there is none to be had for all of `timeout`.
     pub fn read_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take_within(&SHARE, timeout))
+        D::done(self.take(&SHARE, timeout))
     }
 
     /// Takes the lock alone. Waits as long as it takes.
@@ -265,12 +265,12 @@ impl<D: Driver> RwLock<D> {
 
     /// Takes the lock alone if nobody holds it and nobody waits for it.
     pub fn try_write(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take(&self.claim, Patience::None))
+        D::done(self.take(&self.claim, Duration::ZERO))
     }
 
     /// Takes the lock alone. `None` if it is unavailable for all of `timeout`.
     pub fn write_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take_within(&self.claim, timeout))
+        D::done(self.take(&self.claim, timeout))
     }
 }
 
@@ -282,12 +282,12 @@ impl<D: Driver> Semaphore<D> {
 
     /// Takes a permit if there is one and nobody waits for it.
     pub fn try_acquire(&self) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take(&self.claim, Patience::None))
+        D::done(self.take(&self.claim, Duration::ZERO))
     }
 
     /// Takes a permit. `None` if there is none to be had for all of `timeout`.
     pub fn acquire_timeout(&self, timeout: Duration) -> D::Done<'_, Result<Option<Guard<D>>>> {
-        D::done(self.take_within(&self.claim, timeout))
+        D::done(self.take(&self.claim, timeout))
     }
 }
 
@@ -313,9 +313,9 @@ impl<D: Driver, K> Request<D, K> {
         self
     }
 
-    /// Takes it. `None` if it is unavailable for as long as the patience is.
-    async fn take(&self, claim: &Claim, patience: Patience) -> Result<Option<Guard<D>>> {
-        Ok(self.take_or_find(claim, patience).await?.0)
+    /// Takes it. `None` if it is unavailable for a time, which begins when this is awaited.
+    async fn take(&self, claim: &Claim, time: Duration) -> Result<Option<Guard<D>>> {
+        Ok(self.take_or_find(claim, Patience::of(time)).await?.0)
     }
 
     /// Takes it, or returns the result that is found in its place, or both.
@@ -332,24 +332,23 @@ impl<D: Driver, K> Request<D, K> {
         let (engine, ttl) = (&self.engine, self.ttl);
         let key = String::from_utf8_lossy(place.key()).into_owned();
         // A job that has not begun keeps nothing.
-        let settle = Settle {
-            engine: engine.clone(),
-            runtime: runtime.clone(),
-            leftover: Some({
-                let (engine, place) = (engine.clone(), place.without_job());
-                Box::pin(async move {
-                    let effort = engine.effort(ttl, until(Instant::now(), ttl));
-                    engine.abandon(&place, effort).await;
-                })
-            }),
-        };
+        let leftover = Leftover(Some(|| {
+            let (engine, place) = (engine.clone(), place.without_job());
+            let rest = async move {
+                let effort = engine.effort(ttl, until(Instant::now(), ttl));
+                engine.abandon(&place, effort).await;
+            };
+            D::settle(&self.engine, &runtime, Box::pin(rest));
+        }));
         let mut attempt = engine.attempt(&place, claim, ttl, patience);
         let span = tracing::debug_span!("lock.wait", %key);
         let granted = engine.run(&mut attempt).instrument(span).await;
         let is_clean = matches!(granted, Ok(Some(_))) || engine.clean_up(&attempt).await;
         // A task may wait for the server. It must not meet another acquire with this token.
         if is_clean || D::BLOCKS || self.token.is_some() {
-            settle.disarm();
+            leftover.disarm();
+        } else {
+            drop(leftover);
         }
         let found = attempt.found;
         let guard = granted?.map(|grant| Guard {
@@ -365,15 +364,10 @@ impl<D: Driver, K> Request<D, K> {
         Ok((guard, found))
     }
 
-    /// Takes it within a time, which begins when it is awaited.
-    async fn take_within(&self, claim: &Claim, time: Duration) -> Result<Option<Guard<D>>> {
-        self.take(claim, Patience::of(time)).await
-    }
-
     /// Waits as long as it takes.
     async fn take_forever(&self, claim: &Claim) -> Result<Guard<D>> {
         loop {
-            if let Some(guard) = self.take(claim, Patience::Forever).await? {
+            if let Some(guard) = self.take(claim, Duration::MAX).await? {
                 return Ok(guard);
             }
         }

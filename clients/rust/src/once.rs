@@ -148,8 +148,8 @@ impl<D: Driver> Once<D> {
             }
         };
         // A value must not be early from its first moment on.
-        let early = early.min(self.keep.div_f64(2.0)).as_millis();
-        let early = u64::try_from(early).unwrap_or(u64::MAX).min(1 << 48);
+        let early = early.min(self.keep.div_f64(2.0));
+        let early = early.as_millis().min(1 << 48) as u64;
         let (old, is_early) = self.peek(early).await?;
         if old.is_some() && !is_early {
             return Ok((None, old));
@@ -173,7 +173,7 @@ impl<D: Driver> Once<D> {
     async fn peek(&self, early: u64) -> Result<(Option<Value>, bool)> {
         has_runtime::<D>()?;
         let engine = &self.lock.engine;
-        let about = |name| redis::cmd(name).arg(&self.name).to_owned();
+        let about = |name| redis::cmd(name).arg(&self.name).take();
         let commands = [about("GET"), about("PTTL")];
         let time = engine.options.answer_time(self.lock.ttl);
         let answer = match D::send(engine, Batch::of(&self.name, &commands, time)).await {

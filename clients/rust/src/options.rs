@@ -175,7 +175,7 @@ impl Options {
     /// The time that an answer may take. A renewal that failed must be tried again before the lease
     /// is over.
     pub(crate) fn answer_time(&self, ttl: Duration) -> Duration {
-        let third = ttl.checked_div(3).unwrap_or(ttl);
+        let third = ttl.div_f64(3.0);
         third.clamp(Duration::from_millis(1), ANSWER_TIME)
     }
 }

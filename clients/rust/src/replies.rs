@@ -16,29 +16,27 @@ pub(crate) enum Class {
 }
 
 /// The words that are not final, as clients/vectors/errors.txt has them.
-const WORDS: [(&str, Class); 12] = [
-    ("LOADING", Class::Temporary),
-    ("BUSY", Class::Temporary),
-    ("MISCONF", Class::Temporary),
-    ("NOREPLICAS", Class::Temporary),
-    ("TRYAGAIN", Class::Temporary),
-    ("OOM", Class::Temporary),
-    ("CLUSTERDOWN", Class::Temporary),
-    ("UNBLOCKED", Class::Temporary),
-    ("MASTERDOWN", Class::Elsewhere),
-    ("READONLY", Class::Elsewhere),
-    ("MOVED", Class::Elsewhere),
-    ("ASK", Class::Elsewhere),
+const TEMPORARY: [&str; 8] = [
+    "LOADING",
+    "BUSY",
+    "MISCONF",
+    "NOREPLICAS",
+    "TRYAGAIN",
+    "OOM",
+    "CLUSTERDOWN",
+    "UNBLOCKED",
 ];
+const ELSEWHERE: [&str; 4] = ["MASTERDOWN", "READONLY", "MOVED", "ASK"];
 
 pub(crate) fn class(error: &RedisError) -> Class {
-    // Sentinels that elect a primary are as good as a server that is away.
-    let is_without_primary = error.kind() == redis::ErrorKind::MasterNameNotFoundBySentinel;
-    if is_unanswered(error) || is_without_primary {
-        return Class::Away;
+    match error.kind() {
+        // Sentinels that elect a primary are as good as a server that is away.
+        redis::ErrorKind::MasterNameNotFoundBySentinel => Class::Away,
+        _ if is_unanswered(error) => Class::Away,
+        _ if has_code(error, &TEMPORARY) => Class::Temporary,
+        _ if has_code(error, &ELSEWHERE) => Class::Elsewhere,
+        _ => Class::Final,
     }
-    let known = WORDS.iter().find(|(word, _)| error.code() == Some(word));
-    known.map_or(Class::Final, |(_, class)| *class)
 }
 
 /// Whether the server did not answer. It may have executed the command.

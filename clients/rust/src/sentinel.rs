@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::error::Result;
-use crate::server::{Batch, Peer, Source, text, unnamed, with_address};
+use crate::server::{Batch, Peer, Source, item, unnamed, with_address};
 
 /// The time in which a sentinel that works answers, and the primary as well.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -63,10 +63,7 @@ impl Sentinel {
     /// primary before comes first.
     pub(crate) async fn primary<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
         let all = self.sentinels.len();
-        let part = u32::try_from(all)
-            .ok()
-            .and_then(|all| time.checked_div(all));
-        let part = part.unwrap_or(time);
+        let part = time.div_f64(all.max(1) as f64);
         let numbered = self.sentinels.iter().enumerate().cycle();
         let twice = numbered
             .skip(self.first.load(Relaxed))
@@ -122,10 +119,7 @@ async fn ask<P: Peer>(client: Client, question: Cmd, time: Duration) -> RedisRes
 /// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.
 fn is_primary(role: &RedisResult<Value>) -> bool {
     match role {
-        Ok(role) => {
-            let name = role.as_sequence().and_then(<[Value]>::first);
-            name.and_then(text) == Some("master")
-        }
+        Ok(role) => item::<String>(role, 0).is_some_and(|name| name == "master"),
         Err(error) => error.code() == Some("NOPERM"),
     }
 }

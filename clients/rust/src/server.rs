@@ -4,7 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult, Value};
+use redis::{
+    Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisResult,
+    Value,
+};
 
 use crate::cluster::Cluster;
 
@@ -113,13 +116,9 @@ pub(crate) fn with_address(like: &ConnectionInfo, address: &Address) -> Connecti
     like.clone().set_addr(addr)
 }
 
-/// A word of an answer.
-pub(crate) fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
-        _ => None,
-    }
+/// A part of an answer that is an array.
+pub(crate) fn item<T: FromRedisValue>(answer: &Value, index: usize) -> Option<T> {
+    T::from_redis_value_ref(answer.as_sequence()?.get(index)?).ok()
 }
 
 /// The answer to one command, an array of the answers to several, or the first error of them.
@@ -134,6 +133,5 @@ pub(crate) fn answered(mut answers: Vec<Value>) -> RedisResult<Value> {
 /// The time left for an answer after connecting since `start`: at least half of `time`, or a slow
 /// connection would never be of use.
 pub(crate) fn rest_for_answer(start: Instant, time: Duration) -> Duration {
-    let half = time.checked_div(2).unwrap_or(time);
-    time.saturating_sub(start.elapsed()).max(half)
+    time.saturating_sub(start.elapsed()).max(time.div_f64(2.0))
 }

@@ -33,12 +33,12 @@
 //! connections. A client that gives up releases its place. Renewals and releases never wait for a
 //! connection that waits.
 
-use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+use std::{fmt, iter};
 
 use redis::{
     Cmd, Connection, ConnectionInfo, FromRedisValue, RedisResult, ToSingleRedisArg, Value,
@@ -203,16 +203,14 @@ impl Driver for Blocking {
         Ok(Servers::Cluster(Box::new(cluster)))
     }
 
-    fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
-        Box::pin(async move { engine.connections.send(batch).await.0 })
+    async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
+        engine.connections.send(batch).await.0
     }
 
-    fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict> {
-        Box::pin(async move {
-            let question = attempt.question(Wait::Block);
-            let answer = Self::send(engine, question.batch(attempt.place)).await;
-            attempt.verdict(&question, answer)
-        })
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
+        let question = attempt.question(Wait::Block);
+        let answer = Self::send(engine, question.batch(attempt.place)).await;
+        attempt.verdict(&question, answer)
     }
 
     async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
@@ -262,11 +260,8 @@ impl Peer for Pool {
                     client.get_connection_with_timeout(time)?
                 }
             };
-            let answer = ask(
-                &mut connection,
-                batch.commands,
-                rest_for_answer(start, batch.time),
-            );
+            let time = rest_for_answer(start, batch.time);
+            let answer = ask(&mut connection, batch.commands, time);
             let mut idle = locked(&self.idle);
             match &answer {
                 // The others are of the same server, and older. A new one asks who is primary.
@@ -285,15 +280,10 @@ impl Peer for Pool {
 fn ask(connection: &mut Connection, commands: &[Cmd], timeout: Duration) -> RedisResult<Value> {
     connection.set_write_timeout(Some(timeout))?;
     connection.set_read_timeout(Some(timeout))?;
-    let packed: Vec<_> = commands.iter().map(Cmd::get_packed_command).collect();
-    connection.send_packed_command(&packed.concat())?;
-    let answers = commands.iter().map(|_| {
-        loop {
-            match connection.recv_response()? {
-                Value::Push { .. } => {}
-                answer => return Ok(answer),
-            }
-        }
-    });
+    let packed: Vec<_> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+    connection.send_packed_command(&packed)?;
+    let answers = iter::repeat_with(|| connection.recv_response())
+        .filter(|answer| !matches!(answer, Ok(Value::Push { .. })))
+        .take(commands.len());
     answered(answers.collect::<RedisResult<_>>()?)
 }

@@ -78,23 +78,37 @@ impl Driver for Tasks {
         Ok(Connections::new(nodes, None, hub, options))
     }
 
-    fn send<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+    async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
         let connections = &engine.connections;
         match &connections.owners {
-            Some(own) => own.send(batch),
-            None => Box::pin(async move { connections.servers.send(batch).await.0 }),
+            Some(own) => own.send(batch).await,
+            None => connections.servers.send(batch).await.0,
         }
     }
 
-    fn follow<'a>(engine: &'a Engine<Self>, batch: Batch<'a>) -> Boxed<'a, bool> {
+    async fn follow(engine: &Engine<Self>, batch: Batch<'_>) -> bool {
         let connections = &engine.connections;
-        Box::pin(async move {
-            connections.owners.is_none() || connections.servers.send(batch).await.0.is_ok()
-        })
+        connections.owners.is_none() || connections.servers.send(batch).await.0.is_ok()
     }
 
-    fn ask_next<'a>(engine: &'a Engine<Self>, attempt: &'a mut Attempt<'_>) -> Boxed<'a, Verdict> {
-        Box::pin(engine.ask_in_the_best_way(attempt))
+    async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
+        if engine.support.is_fallback() || attempt.patience.is_over() {
+            return engine.ask_once(attempt, Wait::No).await;
+        }
+        let connections = &engine.connections;
+        let hears = engine.support.notify() && connections.hears();
+        match &connections.source {
+            // A cancelled upgrade gives up its place and keeps its share. A release would end the
+            // share, and a request as a reader ends the place only while nobody listens there.
+            _ if attempt.lease.is_some() => engine.ask_once(attempt, Wait::Keep).await,
+            // A free lock needs neither a subscription nor a connection that blocks.
+            _ if attempt.is_first && !(hears && connections.hub.is_up()) => {
+                engine.ask_once(attempt, Wait::No).await
+            }
+            _ if hears => engine.ask_notified(attempt).await,
+            Some(source) => engine.ask_blocking(attempt, source).await,
+            None => engine.ask_once(attempt, Wait::Keep).await,
+        }
     }
 
     async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
@@ -207,26 +221,6 @@ impl Connections {
 }
 
 impl Engine<Tasks> {
-    async fn ask_in_the_best_way(&self, attempt: &mut Attempt<'_>) -> Verdict {
-        if self.support.is_fallback() || attempt.patience.is_over() {
-            return self.ask_once(attempt, Wait::No).await;
-        }
-        let connections = &self.connections;
-        let hears = self.support.notify() && connections.hears();
-        match &connections.source {
-            // A cancelled upgrade gives up its place and keeps its share. A release would end the
-            // share, and a request as a reader ends the place only while nobody listens there.
-            _ if attempt.lease.is_some() => self.ask_once(attempt, Wait::Keep).await,
-            // A free lock needs neither a subscription nor a connection that blocks.
-            _ if attempt.is_first && !(hears && connections.hub.is_up()) => {
-                self.ask_once(attempt, Wait::No).await
-            }
-            _ if hears => self.ask_notified(attempt).await,
-            Some(source) => self.ask_blocking(attempt, source).await,
-            None => self.ask_once(attempt, Wait::Keep).await,
-        }
-    }
-
     /// Asks without waiting for longer than an answer takes.
     async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
         let question = attempt.question(wait);
@@ -263,12 +257,11 @@ impl Engine<Tasks> {
             Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
         }
-        let slice = attempt.patience.bounded(self.options.slice);
+        let mut slice = attempt.patience.bounded(self.options.slice);
         // With LINGER the wait ends with the connection that asked, and no message says so.
-        let slice = match self.options.linger {
-            Some(_) => slice.min(PACE.max(self.options.grace.div_f64(2.0))),
-            None => slice,
-        };
+        if self.options.linger.is_some() {
+            slice = slice.min(PACE.max(self.options.grace.div_f64(2.0)));
+        }
         tokio::select! {
             Ok(event) = listener.events.recv() => match event {
                 // It is a hint: a node that was the primary hears what the primary publishes.
@@ -290,8 +283,7 @@ impl Engine<Tasks> {
     }
 
     fn without_notify(&self, error: &RedisError) -> Verdict {
-        self.support
-            .is_without_notify(&self.options, &error.to_string());
+        self.support.is_without_notify(&self.options, error);
         Verdict::AskAgain(Duration::ZERO)
     }
 

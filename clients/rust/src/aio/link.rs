@@ -115,10 +115,9 @@ impl Peer for Own {
                 && is_to_leave(error)
             {
                 let mut current = self.current.lock().await;
-                let present = current.as_ref();
-                if present.is_some_and(|present| Arc::ptr_eq(present, &connection)) {
-                    // A server that is no longer primary is not asked again: a new one asks who is.
-                    *current = None;
+                let is_present = |present: &mut Shared| Arc::ptr_eq(present, &connection);
+                // A server that is no longer primary is not asked again: a new one asks who is.
+                if current.take_if(is_present).is_some() {
                     self.has_left.fetch_or(!error.is_timeout(), Relaxed);
                 }
             }

@@ -51,9 +51,8 @@ pub(super) struct Hub {
 
 /// The connection that listens to a node, and what it has subscribed to. One task connects or
 /// subscribes, and the others wait for it.
+#[derive(Default)]
 struct Line {
-    hub: Weak<Hub>,
-    node: Node,
     connection: OnceCell<MultiplexedConnection>,
     channels: AsyncMutex<HashSet<String>>,
     /// The last one to connect.
@@ -91,16 +90,16 @@ impl Hub {
         };
         // What ends from now on ends this one.
         let number = *self.ends.borrow();
-        let line = self.line(&node);
+        let line = locked(&self.lines).entry(node.clone()).or_default().clone();
         let subscribing = async {
-            let connecting = || line.connect(source);
+            let connecting = || self.connect(&line, source);
             let mut connection = line.connection.get_or_try_init(connecting).await?.clone();
             let mut channels = line.channels.lock().await;
             if !channels.contains(&channel) {
                 let mut subscribe = redis::cmd(subscribe);
                 let answer = subscribe.arg(&channel).exec_async(&mut connection).await;
                 if answer.as_ref().is_err_and(RedisError::is_io_error) {
-                    self.end(&line);
+                    self.end(|_, present| Arc::ptr_eq(present, &line));
                 }
                 answer?;
                 channels.insert(channel.clone());
@@ -113,20 +112,6 @@ impl Hub {
             channel,
             node,
         })
-    }
-
-    fn line(self: &Arc<Self>, node: &Node) -> Arc<Line> {
-        let new = || {
-            Arc::new(Line {
-                hub: Arc::downgrade(self),
-                node: node.clone(),
-                connection: OnceCell::new(),
-                channels: AsyncMutex::default(),
-                failure: Mutex::default(),
-            })
-        };
-        let mut lines = locked(&self.lines);
-        lines.entry(node.clone()).or_insert_with(new).clone()
     }
 
     /// Returns when a subscription has ended since that number.
@@ -142,19 +127,13 @@ impl Hub {
 
     /// Gives up a connection that may be dead, or that of a server which is no primary any more.
     pub(super) fn connect_anew(&self, node: &Node) {
-        let line = locked(&self.lines).get(node).cloned();
         // One that is being made is new.
-        if let Some(line) = line.filter(|line| line.connection.initialized()) {
-            self.end(&line);
-        }
+        self.end(|at, line| at == node && line.connection.initialized());
     }
 
-    /// The connection is over. Those that wait by it ask again.
-    fn end(&self, line: &Arc<Line>) {
-        let mut lines = locked(&self.lines);
-        let present = lines.get(&line.node);
-        if present.is_some_and(|present| Arc::ptr_eq(line, present)) {
-            lines.remove(&line.node);
+    /// These connections are over. Those that wait by them ask again.
+    fn end(&self, are_over: impl FnMut(&Node, &mut Arc<Line>) -> bool) {
+        if locked(&self.lines).extract_if(are_over).count() > 0 {
             self.subscribe_anew();
         }
     }
@@ -192,11 +171,13 @@ impl Hub {
         locked(&self.lines).clear();
         self.subscribe_anew();
     }
-}
 
-impl Line {
-    async fn connect(self: &Arc<Self>, source: &Source) -> RedisResult<MultiplexedConnection> {
-        match &*locked(&self.failure) {
+    async fn connect(
+        self: &Arc<Self>,
+        line: &Arc<Line>,
+        source: &Source,
+    ) -> RedisResult<MultiplexedConnection> {
+        match &*locked(&line.failure) {
             Some((when, error)) if when.elapsed() < PAUSE => return Err(error.clone()),
             _ => {}
         }
@@ -206,28 +187,27 @@ impl Line {
             connect(client, Some(sender)).await
         };
         let connection = connecting.await.inspect_err(|error| {
-            *locked(&self.failure) = Some((Instant::now(), error.clone()));
+            *locked(&line.failure) = Some((Instant::now(), error.clone()));
         })?;
-        tokio::spawn(Hearing(Arc::downgrade(self)).run(pushes));
+        tokio::spawn(Hearing(Arc::downgrade(self), Arc::downgrade(line)).run(pushes));
         Ok(connection)
     }
 }
 
 /// Hears what a server pushes, until its connection, the hub or the runtime is gone.
-struct Hearing(Weak<Line>);
+struct Hearing(Weak<Hub>, Weak<Line>);
 
 impl Drop for Hearing {
     fn drop(&mut self) {
         if let Some((hub, line)) = self.ends() {
-            hub.end(&line);
+            hub.end(|_, present| Arc::ptr_eq(present, &line));
         }
     }
 }
 
 impl Hearing {
     fn ends(&self) -> Option<(Arc<Hub>, Arc<Line>)> {
-        let line = self.0.upgrade()?;
-        Some((line.hub.upgrade()?, line))
+        Some((self.0.upgrade()?, self.1.upgrade()?))
     }
 
     async fn run(self, mut pushes: mpsc::UnboundedReceiver<PushInfo>) {
