@@ -164,9 +164,8 @@ impl Attempt<'_> {
             command.arg("KEEP").arg(millis(self.options.grace));
             self.has_place = true;
         }
-        if let Some(linger) = self.options.linger.filter(|_| !is_fallback) {
-            command.arg("LINGER").arg(millis(linger));
-        }
+        let linger = self.options.linger.filter(|_| !is_fallback);
+        command.arg(linger.map(|linger| ("LINGER", millis(linger))));
         let sent = Instant::now();
         Question {
             command,
@@ -178,7 +177,7 @@ impl Attempt<'_> {
 
     /// Reads the answer to a question.
     pub(crate) fn verdict(&mut self, question: &Question, answer: RedisResult<Value>) -> Verdict {
-        let answer = match answer.and_then(Value::extract_error) {
+        let answer = match answer {
             Err(error) if class(&error) != Class::Final => {
                 return self.has_failed(error, question.due);
             }
@@ -208,20 +207,17 @@ impl Attempt<'_> {
     fn read(&mut self, sent: Instant, value: Value) -> Verdict {
         self.found = None;
         let is_once = matches!(self.claim, Claim::Once(..));
-        let value = match value {
+        match value {
             result @ Value::BulkString(_) if is_once => {
                 // The server has ended the place.
                 (self.found, self.has_place) = (Some(result), false);
-                return Verdict::Unavailable;
+                Verdict::Unavailable
             }
             Value::Array(mut both) if is_once && both.len() == 2 => {
-                let fence = both.pop();
+                let verdict = self.read(sent, both.pop().unwrap_or(Value::Nil));
                 self.found = both.pop();
-                fence.unwrap_or(Value::Nil)
+                verdict
             }
-            value => value,
-        };
-        match value {
             // Those who poll do not stay in step.
             Value::Int(0) if self.support.is_fallback() => {
                 self.again_or_unavailable(PACE.mul_f64(0.5 + random()))
@@ -255,27 +251,21 @@ impl Attempt<'_> {
     pub(crate) fn has_failed(&mut self, error: RedisError, due: Instant) -> Verdict {
         self.is_uncertain |= is_unanswered(&error);
         let now = Instant::now();
-        let class = class(&error);
-        if class == Class::Final {
-            return Verdict::Failed(error.into());
-        }
-        if class == Class::Away {
-            return match self.out_of_reach {
-                // An idle connection may have been dead for long, so the first time needs no pause.
-                None => {
-                    self.out_of_reach = Some(due.min(now));
-                    Verdict::AskAgain(Duration::ZERO)
-                }
-                Some(since) if since.elapsed() < self.reach(since) => Verdict::AskAgain(PACE),
-                Some(_) => Verdict::Failed(error.into()),
-            };
-        }
-        self.out_of_reach = None;
-        // Another server may be known already.
-        let pause = match self.put_off {
-            None if class == Class::Elsewhere => Duration::ZERO,
-            _ => PACE,
+        let pause = match (class(&error), self.out_of_reach) {
+            // An idle connection may have been dead for long, so the first time needs no pause.
+            (Class::Away, None) => {
+                self.out_of_reach = Some(due.min(now));
+                return Verdict::AskAgain(Duration::ZERO);
+            }
+            (Class::Away, Some(since)) if since.elapsed() < self.reach(since) => {
+                return Verdict::AskAgain(PACE);
+            }
+            (Class::Away | Class::Final, _) => return Verdict::Failed(error.into()),
+            // Another server may be known already.
+            (Class::Elsewhere, _) if self.put_off.is_none() => Duration::ZERO,
+            (Class::Elsewhere | Class::Temporary, _) => PACE,
         };
+        self.out_of_reach = None;
         let since = *self.put_off.get_or_insert(now);
         match self.patience.is_over() && since.elapsed() >= self.reach(since) {
             true => Verdict::Failed(error.into()),
@@ -298,15 +288,6 @@ impl Attempt<'_> {
         };
         let left = self.reach(since).saturating_sub(since.elapsed());
         time.min(left.max(LAST_TRY))
-    }
-
-    /// An error if there is nothing to convert any more, or the server has no such claim and never
-    /// will.
-    pub(crate) fn refused(&self) -> Result<()> {
-        if self.lease.is_some_and(|lease| !lease.may_be_held()) {
-            return Err(Error::NotHeld);
-        }
-        self.support.refuse(self.claim, self.place.at_least)
     }
 
     /// The same token asks again, unless its time is over.
@@ -370,23 +351,27 @@ impl<D: Driver> Engine<D> {
         );
         let effort = self.effort(attempt.ttl, end);
         let time = attempt.bounded(effort.time);
-        let place = attempt.place.without_job();
-        self.abandon(&place, Effort { time, ..effort }).await
+        self.abandon(attempt.place, Effort { time, ..effort }).await
     }
 
     /// Gives up what an attempt has asked for, and may be about to get.
     pub(crate) async fn abandon(&self, place: &Place, effort: Effort) -> bool {
+        let mut place = place.clone();
+        // A job that has not begun keeps nothing.
+        place.at_least = None;
         let release = place.release(self.support.is_fallback());
         let batch = Batch::of(place.key(), &release, effort.time);
         let has_followed = D::follow(self, batch).await;
-        self.give_up_with(place, effort).await && has_followed
+        self.give_up_with(&place, effort).await && has_followed
     }
 
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
     /// behind.
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
         loop {
-            attempt.refused()?;
+            // There may be nothing to convert any more, or the server may never have such a claim.
+            attempt.lease.map_or(Ok(()), Lease::still_held)?;
+            self.support.refuse(attempt.claim, attempt.place.at_least)?;
             let mut verdict = Box::pin(D::ask_next(self, attempt)).await;
             attempt.is_first = false;
             if let Verdict::Granted(grant) = verdict

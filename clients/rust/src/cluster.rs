@@ -64,11 +64,10 @@ impl<N: Peer> Cluster<N> {
     }
 
     fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
-        let node = match locked(&self.nodes).entry(address.clone()) {
+        Ok(match locked(&self.nodes).entry(address.clone()) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(new) => new.insert(Arc::new(N::to(self.source(address)?))).clone(),
-        };
-        Ok(node)
+        })
     }
 
     /// Ends the connections. Those that are needed are made anew.

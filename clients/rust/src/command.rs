@@ -71,14 +71,6 @@ impl Place {
         self.keys.first().map_or(&[], Vec::as_slice)
     }
 
-    /// Without the time that only a job which has begun keeps.
-    pub(crate) fn without_job(&self) -> Self {
-        Self {
-            at_least: None,
-            ..self.clone()
-        }
-    }
-
     /// The words of an acquire up to its way of waiting.
     pub(crate) fn acquire(&self, claim: &Claim, ttl: Duration, is_fallback: bool) -> Cmd {
         let key = self.key();

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::future::{Future, pending};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -32,8 +31,8 @@ pub(crate) trait Driver:
 
     fn done<'a, T: 'a>(work: impl Future<Output = T> + Send + 'a) -> Self::Done<'a, T>;
 
-    /// `None` where futures cannot be awaited.
-    fn runtime() -> Option<Self::Runtime>;
+    /// An error where futures cannot be awaited.
+    fn runtime() -> Result<Self::Runtime>;
 
     /// Connections to a server.
     fn to(source: Source, options: &Options) -> Self::Connections;
@@ -94,8 +93,7 @@ pub(crate) struct Engine<D: Driver> {
 impl<D: Driver> Engine<D> {
     /// How long holds outlive their connections, if they end with them.
     pub(crate) fn linger(&self) -> Option<Duration> {
-        let linger = self.options.linger;
-        linger.filter(|_| !self.support.is_fallback())
+        self.options.linger.filter(|_| !self.support.is_fallback())
     }
 }
 
@@ -133,7 +131,7 @@ pub(crate) struct Support {
     /// Chosen once, by the first answer: whether the server has no module, and the options allow to do
     /// without.
     is_fallback: OnceLock<bool>,
-    without_notify: AtomicBool,
+    without_notify: OnceLock<()>,
 }
 
 impl Support {
@@ -173,12 +171,12 @@ impl Support {
     }
 
     pub(crate) fn notify(&self) -> bool {
-        !self.without_notify.load(Relaxed)
+        self.without_notify.get().is_none()
     }
 
     /// Remembers that NOTIFY is refused to this user or on this server, and says so once.
     pub(crate) fn is_without_notify(&self, options: &Options, why: &RedisError) {
-        if !self.without_notify.swap(true, Relaxed) {
+        if self.without_notify.set(()).is_ok() {
             let text = format!("waiting by NOTIFY is not possible, so connections wait: {why}");
             say(options, &text);
         }

@@ -97,7 +97,7 @@ impl<D: Driver> Engine<D> {
         commands: Chunks<'_, Cmd>,
         effort: Effort,
     ) -> Result<(bool, bool)> {
-        has_runtime::<D>()?;
+        D::runtime()?;
         let (mut done, mut was_lost) = (true, false);
         for commands in commands {
             let (start, mut time) = (Instant::now(), effort.time);
@@ -153,10 +153,6 @@ impl<D: Driver> Engine<D> {
         }
         binding
     }
-}
-
-pub(crate) fn has_runtime<D: Driver>() -> Result<D::Runtime> {
-    D::runtime().ok_or(Error::NoRuntime)
 }
 
 fn has_dropped(released: Result<()>) {
@@ -224,7 +220,8 @@ impl<D: Driver> Hold<D> {
 
     /// Has the server run a command only if it is held now.
     pub(crate) async fn exec<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
-        self.still_held()?;
+        D::runtime()?;
+        self.lease.still_held()?;
         let engine = &self.engine;
         if engine.support.is_fallback() {
             return Err(Error::not_in_fallback("a command under the lock"));
@@ -262,12 +259,6 @@ impl<D: Driver> Hold<D> {
         Error::NotHeld
     }
 
-    fn still_held(&self) -> Result<()> {
-        has_runtime::<D>()?;
-        let is_held = self.lease.may_be_held();
-        is_held.then_some(()).ok_or(Error::NotHeld)
-    }
-
     pub(crate) async fn unlock(&self) -> Result<()> {
         let leftover = Leftover(Some(|| self.settle(self.clone().release_at_last())));
         let released = self.release(self.end_effort()).await;
@@ -288,9 +279,9 @@ impl<D: Driver> Hold<D> {
         if !matches!(claim, Claim::Lock | Claim::RwLock(_)) {
             return Err(Error::NoConversion);
         }
-        let support = &self.engine.support;
-        support.refuse(&Claim::RwLock(mode), None)?;
-        self.still_held()?;
+        self.engine.support.refuse(&Claim::RwLock(mode), None)?;
+        D::runtime()?;
+        self.lease.still_held()?;
         if claim.mode() == mode && !self.lease.is_unconfirmed() {
             return Ok(true);
         }

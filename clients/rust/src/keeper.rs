@@ -25,7 +25,7 @@ pub struct KeepAlive<D: Driver> {
 
 impl<D: Driver> KeepAlive<D> {
     pub(crate) fn start(hold: &Hold<D>) -> Self {
-        let is_stopped = Arc::new(AtomicBool::new(false));
+        let is_stopped = Arc::<AtomicBool>::default();
         let keeper = run(hold.clone(), is_stopped.clone());
         D::keep(&hold.runtime, Box::pin(keeper));
         Self {
@@ -102,14 +102,12 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
         let once = hold.engine.effort(hold.ttl, Instant::now());
         let time = once.time.min(left);
         let renewed = hold.renewed(hold.ttl, Effort { time, ..once });
-        let Some(renewed) = D::within(left, renewed).await else {
-            continue;
-        };
-        (pause, has_failed) = match renewed {
-            Ok(Binding::Bound) if lease.renewed(sent) => (usual, false),
-            Ok(Binding::NotBound) if lease.renewed(sent) => (soon, false),
-            Ok(_) => return false,
-            Err(error) => {
+        (pause, has_failed) = match D::within(left, renewed).await {
+            None => continue,
+            Some(Ok(Binding::Bound)) if lease.renewed(sent) => (usual, false),
+            Some(Ok(Binding::NotBound)) if lease.renewed(sent) => (soon, false),
+            Some(Ok(_)) => return false,
+            Some(Err(error)) => {
                 tracing::warn!(%error, "a renewal failed");
                 // A connection that was cut is found out by its first use, so the next one is
                 // made at once.

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use crate::Mode;
 use crate::acquire::{PACE, Patience};
 use crate::command::{Claim, SHARE};
 use crate::driver::{Driver, locked};
+use crate::error::{Error, Result};
 
 /// Each lease counts less by this and by 1 %, because clocks differ in speed.
 const DRIFT: Duration = Duration::from_millis(2);
@@ -122,7 +123,7 @@ impl Lease {
 
     /// Until when it is surely held.
     pub(crate) fn until(&self) -> Instant {
-        self.end(&self.inner())
+        self.end(&locked(&self.inner))
     }
 
     fn end(&self, inner: &Inner) -> Instant {
@@ -132,7 +133,7 @@ impl Lease {
 
     /// Until when the server may hold it.
     pub(crate) fn end_of_ttl(&self) -> Instant {
-        self.inner().until
+        locked(&self.inner).until
     }
 
     /// How much of the ttl is left; nothing when it is over.
@@ -141,7 +142,7 @@ impl Lease {
     }
 
     pub(crate) fn state(&self) -> State {
-        self.inner().state
+        locked(&self.inner).state
     }
 
     /// Whether the server may hold it: its ttl is not over, though its connection may be.
@@ -149,8 +150,12 @@ impl Lease {
         self.state() == State::Held && !self.left().is_zero()
     }
 
+    pub(crate) fn still_held(&self) -> Result<()> {
+        self.may_be_held().then_some(()).ok_or(Error::NotHeld)
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
-        let inner = self.inner();
+        let inner = locked(&self.inner);
         match inner.state {
             State::Held => Instant::now() >= self.end(&inner),
             state => state == State::Lost,
@@ -159,19 +164,19 @@ impl Lease {
 
     /// The way in which it is held now.
     pub(crate) fn claim(&self) -> Claim {
-        self.inner().claim.clone()
+        locked(&self.inner).claim.clone()
     }
 
     /// Remembers that it is to become a reader's. That counts without an answer, too: others may
     /// read from now on.
     pub(crate) fn becomes_reader(&self) {
-        let mut inner = self.inner();
+        let mut inner = locked(&self.inner);
         (inner.claim, inner.is_unconfirmed) = (SHARE.clone(), true);
     }
 
     /// Whether the server may have it as a writer's yet, or may read the request for a share later.
     pub(crate) fn is_unconfirmed(&self) -> bool {
-        self.inner().is_unconfirmed
+        locked(&self.inner).is_unconfirmed
     }
 
     /// Remembers that a renewal is sent now. One that shortens the lease counts, whatever becomes of
@@ -207,19 +212,15 @@ impl Lease {
 
     /// The ttl of a conversion, which shortens no lease.
     pub(crate) fn ttl_to_keep(&self, ttl: Duration) -> Duration {
-        let left = self.left();
-        let asked = left.saturating_add(DRIFT).mul_f64(100.0 / 99.0);
+        let asked = self.left().saturating_add(DRIFT).mul_f64(100.0 / 99.0);
         ttl.max(asked)
     }
 
     /// Ends a hold, or one that its owner has ended, in this state. False if that was over before.
     pub(crate) fn finish(&self, state: State) -> bool {
         self.change(|inner| {
-            let is_next = match inner.state {
-                State::Held => true,
-                State::Ended => state == State::Released,
-                State::Released | State::Lost => false,
-            };
+            let change = (inner.state, state);
+            let is_next = matches!(change, (State::Held, _) | (State::Ended, State::Released));
             if is_next {
                 inner.state = state;
             }
@@ -230,7 +231,7 @@ impl Lease {
     /// Waits until the hold is over, ends before `end`, or `is_stopped`.
     pub(crate) async fn shorter(&self, end: Instant, is_stopped: &AtomicBool) {
         poll_fn(move |context| {
-            let mut inner = self.inner();
+            let mut inner = locked(&self.inner);
             let is_shorter = inner.state != State::Held || self.end(&inner) < end;
             if is_shorter || is_stopped.load(Relaxed) {
                 return Poll::Ready(());
@@ -244,9 +245,9 @@ impl Lease {
         .await;
     }
 
-    /// Waits until the hold is ended or lost, its time included. False if the patience is over
-    /// before.
-    pub(crate) async fn lost<D: Driver>(&self, patience: Patience) -> bool {
+    /// Waits until the hold is ended or lost, its ttl included. False if `time` is over before.
+    pub(crate) async fn lost<D: Driver>(&self, time: Duration) -> bool {
+        let patience = Patience::of(time);
         let is_stopped = AtomicBool::new(false);
         while !self.is_lost() && self.state() == State::Held {
             if patience.is_over() {
@@ -266,16 +267,12 @@ impl Lease {
 
     /// Changes it, and wakes those that wait for that.
     fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
-        let mut inner = self.inner();
+        let mut inner = locked(&self.inner);
         let changed = change(&mut inner);
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         changed
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        locked(&self.inner)
     }
 }
 

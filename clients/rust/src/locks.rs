@@ -13,7 +13,7 @@ use crate::command::{Claim, Place, SHARE, new_token};
 use crate::driver::{Driver, Engine, Leftover, Support};
 use crate::error::Result;
 use crate::guard::Guard;
-use crate::hold::{Hold, has_runtime};
+use crate::hold::Hold;
 use crate::lease::{Lease, until};
 use crate::options::{FAILOVER, bounded_ttl};
 use crate::server::{Source, unnamed};
@@ -33,14 +33,12 @@ pub struct LockClient<D: Driver> {
 
 impl<D: Driver> LockClient<D> {
     pub(crate) fn with(connections: D::Connections, options: Options) -> Self {
-        let engine = Engine {
+        let engine = Arc::new(Engine {
             connections,
             options,
             support: Support::default(),
-        };
-        Self {
-            engine: Arc::new(engine),
-        }
+        });
+        Self { engine }
     }
 
     /// Makes a client of the server at an address. It connects when the first command is sent.
@@ -324,16 +322,15 @@ impl<D: Driver, K> Request<D, K> {
         claim: &Claim,
         patience: Patience,
     ) -> Result<(Option<Guard<D>>, Option<Value>)> {
-        let runtime = has_runtime::<D>()?;
+        let runtime = D::runtime()?;
         let place = Arc::new(Place {
             token: self.token.clone().unwrap_or_else(new_token),
             ..self.place.clone()
         });
         let (engine, ttl) = (&self.engine, self.ttl);
         let key = String::from_utf8_lossy(place.key()).into_owned();
-        // A job that has not begun keeps nothing.
         let leftover = Leftover(Some(|| {
-            let (engine, place) = (engine.clone(), place.without_job());
+            let (engine, place) = (engine.clone(), place.clone());
             let rest = async move {
                 let effort = engine.effort(ttl, until(Instant::now(), ttl));
                 engine.abandon(&place, effort).await;

@@ -10,7 +10,6 @@ use crate::command::{Claim, hash_tag, millis};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::hold::has_runtime;
 use crate::locks::{Lock, LockClient};
 use crate::replies::{Class, class};
 use crate::server::Batch;
@@ -109,10 +108,9 @@ impl<D: Driver> Once<D> {
         T: ToSingleRedisArg + FromRedisValue,
         E: From<Error> + fmt::Debug,
     {
-        let (guard, old) = match self.look().await? {
-            (Some(guard), old) => (guard, old),
-            (None, Some(value)) => return Ok(read(value)?),
-            (None, None) => return Err(Error::InProgress.into()),
+        let (guard, old) = self.look().await?;
+        let Some(guard) = guard else {
+            return Ok(read(old.ok_or(Error::InProgress)?)?);
         };
         let keep_alive = guard.keep_alive();
         let made = make(&guard).await;
@@ -150,20 +148,18 @@ impl<D: Driver> Once<D> {
         // A value must not be early from its first moment on.
         let early = early.min(self.keep.div_f64(2.0));
         let early = early.as_millis().min(1 << 48) as u64;
-        let (old, is_early) = self.peek(early).await?;
-        if old.is_some() && !is_early {
-            return Ok((None, old));
-        }
         let claim = Claim::Once(self.name.clone(), early);
-        if old.is_some() {
+        match self.peek(early).await? {
+            (None, _) => {}
             // Nobody waits because of a value that is there, nor fails.
-            match self.lock.take_or_find(&claim, Patience::Never).await {
+            (old, true) => match self.lock.take_or_find(&claim, Patience::Never).await {
                 Ok((None, None)) => {}
                 Err(Error::Redis(error)) if class(&error) != Class::Final => {
                     return Ok((None, old));
                 }
                 answer => return answer,
-            }
+            },
+            (old, false) => return Ok((None, old)),
         }
         self.lock.take_or_find(&claim, patience).await
     }
@@ -171,7 +167,7 @@ impl<D: Driver> Once<D> {
     /// The value, if there is one, and whether it is early. The acquire waits for the end of what
     /// passes.
     async fn peek(&self, early: u64) -> Result<(Option<Value>, bool)> {
-        has_runtime::<D>()?;
+        D::runtime()?;
         let engine = &self.lock.engine;
         let about = |name| redis::cmd(name).arg(&self.name).take();
         let commands = [about("GET"), about("PTTL")];

@@ -168,8 +168,7 @@ impl Options {
 
     /// How long a request is sent again whose wait or whose hold ends by itself after `left`.
     pub(crate) fn reach(&self, left: Duration) -> Duration {
-        let bounded = self.failover.min(SHORT.max(left));
-        self.reconnect.unwrap_or(bounded)
+        self.reconnect.unwrap_or(self.failover.min(SHORT.max(left)))
     }
 
     /// The time that an answer may take. A renewal that failed must be tried again before the lease

@@ -92,7 +92,7 @@ pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
 
 /// Whether a release, a renewal or a check did what it says.
 pub(crate) fn owner_answer(answer: RedisResult<Value>) -> RedisResult<bool> {
-    match answer.and_then(Value::extract_error) {
+    match answer {
         Ok(value) => Ok(!matches!(value, Value::Int(0) | Value::Nil)),
         // Another type was written over the key, which ended the hold.
         Err(error) if is_foreign(&error) => Ok(false),
@@ -112,7 +112,7 @@ pub(crate) enum Binding {
 }
 
 pub(crate) fn binding(fence: u64, answer: RedisResult<Value>) -> Binding {
-    match answer.and_then(Value::extract_error) {
+    match answer {
         Ok(Value::Int(answered)) if u64::try_from(answered) == Ok(fence) => Binding::Bound,
         Ok(Value::Int(_)) => Binding::Over,
         Err(error) if is_foreign(&error) || is_partial(&error) => Binding::Over,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::error::Result;
+use crate::replies::is_refused;
 use crate::server::{Batch, Peer, Source, item, unnamed, with_address};
 
 /// The time in which a sentinel that works answers, and the primary as well.
@@ -65,9 +66,8 @@ impl Sentinel {
         let all = self.sentinels.len();
         let part = time.div_f64(all.max(1) as f64);
         let numbered = self.sentinels.iter().enumerate().cycle();
-        let twice = numbered
-            .skip(self.first.load(Relaxed))
-            .take(all.saturating_mul(2));
+        let first = self.first.load(Relaxed);
+        let twice = numbered.skip(first).take(all.saturating_mul(2));
         let mut last = self.nobody();
         for (before, (number, sentinel)) in twice.enumerate() {
             let time = if before < all { part.min(MOMENT) } else { part };
@@ -96,10 +96,12 @@ impl Sentinel {
         let named = ask::<P>(sentinel, question, time).await?;
         let address = redis::from_redis_value(named).map_err(|_| self.nobody())?;
         let server = Client::open(with_address(&self.like, &address))?;
-        let role = ask::<P>(server.clone(), redis::cmd("ROLE"), time).await;
-        is_primary(&role)
-            .then_some(server)
-            .ok_or_else(|| self.nobody())
+        match ask::<P>(server.clone(), redis::cmd("ROLE"), time).await {
+            Ok(role) if item::<String>(&role, 0).as_deref() == Some("master") => Ok(server),
+            // A user without the right to ask is not told.
+            Err(error) if is_refused(&error) => Ok(server),
+            _ => Err(self.nobody()),
+        }
     }
 
     /// An error that waiting may cure, as sentinels elect a primary.
@@ -114,12 +116,4 @@ async fn ask<P: Peer>(client: Client, question: Cmd, time: Duration) -> RedisRes
     let question = [question];
     let batch = Batch::of(&[], &question, time);
     P::to(Source::Server(client)).send(batch).await
-}
-
-/// Whether the answer to ROLE is a primary's. A user without the right to ask is not told.
-fn is_primary(role: &RedisResult<Value>) -> bool {
-    match role {
-        Ok(role) => item::<String>(role, 0).is_some_and(|name| name == "master"),
-        Err(error) => error.code() == Some("NOPERM"),
-    }
 }

@@ -122,12 +122,9 @@ pub(crate) fn item<T: FromRedisValue>(answer: &Value, index: usize) -> Option<T>
 }
 
 /// The answer to one command, an array of the answers to several, or the first error of them.
-pub(crate) fn answered(mut answers: Vec<Value>) -> RedisResult<Value> {
-    let answer = match answers.len() {
-        1 => answers.pop().unwrap_or(Value::Nil),
-        _ => Value::Array(answers),
-    };
-    answer.extract_error()
+pub(crate) fn answered(answers: Vec<Value>) -> RedisResult<Value> {
+    let one = <[Value; 1]>::try_from(answers).map(|[answer]| answer);
+    one.unwrap_or_else(Value::Array).extract_error()
 }
 
 /// The time left for an answer after connecting since `start`: at least half of `time`, or a slow

@@ -44,7 +44,7 @@ use redis::{
     Cmd, Connection, ConnectionInfo, FromRedisValue, RedisResult, ToSingleRedisArg, Value,
 };
 
-use crate::acquire::{Attempt, Patience, Verdict, Wait};
+use crate::acquire::{Attempt, Verdict, Wait};
 use crate::cluster::Cluster;
 use crate::driver::{Driver, Engine, locked};
 use crate::error::{Error, Result};
@@ -123,7 +123,7 @@ impl Once {
 impl KeepAlive {
     /// Waits until the hold is over or released, `timeout` at most. True if it is over or released.
     pub fn wait_lost(&self, timeout: Duration) -> bool {
-        now(self.lease.lost::<Blocking>(Patience::of(timeout)))
+        now(self.lease.lost::<Blocking>(timeout))
     }
 }
 
@@ -190,8 +190,8 @@ impl Driver for Blocking {
         now(work)
     }
 
-    fn runtime() -> Option<()> {
-        Some(())
+    fn runtime() -> Result<()> {
+        Ok(())
     }
 
     fn to(source: Source, _: &Options) -> Servers<Pool> {

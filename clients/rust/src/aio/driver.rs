@@ -8,7 +8,7 @@ use redis::aio::ConnectionLike;
 use redis::{Client, ConnectionInfo, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::link::{Origin, Own, shared};
 use super::listener::{Event, Hub, Subscribed};
@@ -52,8 +52,8 @@ impl Driver for Tasks {
         Box::pin(work)
     }
 
-    fn runtime() -> Option<Handle> {
-        Handle::try_current().ok()
+    fn runtime() -> Result<Handle> {
+        Handle::try_current().map_err(|_| Error::NoRuntime)
     }
 
     fn to(source: Source, options: &Options) -> Connections {
@@ -96,7 +96,8 @@ impl Driver for Tasks {
             return engine.ask_once(attempt, Wait::No).await;
         }
         let connections = &engine.connections;
-        let hears = engine.support.notify() && connections.hears();
+        let is_cluster = matches!(connections.servers, Servers::Cluster(_));
+        let hears = engine.support.notify() && (is_cluster || connections.source.is_some());
         match &connections.source {
             // A cancelled upgrade gives up its place and keeps its share. A release would end the
             // share, and a request as a reader ends the place only while nobody listens there.
@@ -184,11 +185,6 @@ impl Connections {
         }
     }
 
-    /// Whether it can hear of grants.
-    fn hears(&self) -> bool {
-        self.source.is_some() || matches!(self.servers, Servers::Cluster(_))
-    }
-
     /// Listens for a key at the server that has it, as far as is known, unless it does.
     async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
         match (&self.servers, &self.source) {
@@ -246,17 +242,17 @@ impl Engine<Tasks> {
         let question = attempt.question(Wait::Notify(&subscribed.channel));
         let asking = connections.servers.send(question.batch(attempt.place));
         let (answer, node) = asking.await;
-        if let Err(error) = &answer
-            && is_notify_refused(error)
-        {
-            return self.without_notify(error);
-        }
-        match attempt.verdict(&question, answer) {
+        let verdict = match answer {
+            Err(error) if is_notify_refused(&error) => self.without_notify(&error),
+            answer => attempt.verdict(&question, answer),
+        };
+        match verdict {
             Verdict::Queued if node == subscribed.node => {}
             // Another node has the slot by now, or another one answers while the slot moves.
             Verdict::Queued => return Verdict::AskAgain(PACE),
             verdict => return verdict,
         }
+        let sent = question.sent;
         let mut slice = attempt.patience.bounded(self.options.slice);
         // With LINGER the wait ends with the connection that asked, and no message says so.
         if self.options.linger.is_some() {
@@ -266,19 +262,17 @@ impl Engine<Tasks> {
             Ok(event) = listener.events.recv() => match event {
                 // It is a hint: a node that was the primary hears what the primary publishes.
                 Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
-                Event::Granted(fence) => {
-                    let sent = question.sent;
-                    Verdict::Granted(Grant { fence, sent })
-                }
+                Event::Granted(fence) => Verdict::Granted(Grant { fence, sent }),
                 Event::AskAgain(pause) => Verdict::AskAgain(pause),
                 Event::Cancelled => Verdict::Failed(Error::Cancelled),
                 Event::Deadlock => Verdict::Failed(Error::Deadlock(
                     "the server refused the wait while it was going on".to_owned(),
                 )),
             },
-            () = connections.hub.ended(subscribed.number) => Verdict::AskAgain(Duration::ZERO),
             // The answer to the next request tells what was missed.
-            () = sleep(slice) => Verdict::AskAgain(Duration::ZERO),
+            _ = timeout(slice, connections.hub.ended(subscribed.number)) => {
+                Verdict::AskAgain(Duration::ZERO)
+            }
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) async fn connect(
         config = config.set_push_sender(pushes);
     }
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    within(CONNECT_TIME, connecting).await
+    connecting.await
 }
 
 /// Sends commands together, as `answered` says, over a connection that tasks share.
@@ -82,10 +82,9 @@ impl Own {
                 }
                 Origin::Program(shared) => shared.clone(),
             };
-            if self.has_left.swap(false, Relaxed)
-                && let Some(hub) = &self.hub
-            {
-                hub.connect_anew(&None);
+            match &self.hub {
+                Some(hub) if self.has_left.swap(false, Relaxed) => hub.connect_anew(&None),
+                _ => {}
             }
             *current = Some(connection.clone());
             Ok(connection)

@@ -104,14 +104,13 @@ impl Hub {
                 answer?;
                 channels.insert(channel.clone());
             }
-            Ok(())
+            Ok(Subscribed {
+                number,
+                channel,
+                node,
+            })
         };
-        within(time, subscribing).await?;
-        Ok(Subscribed {
-            number,
-            channel,
-            node,
-        })
+        within(time, subscribing).await
     }
 
     /// Returns when a subscription has ended since that number.
@@ -142,12 +141,10 @@ impl Hub {
     /// tells the same.
     pub(super) fn listen(self: &Arc<Self>, place: &Place) -> Listener {
         let place = (place.key().to_vec(), place.token.clone());
-        let mut listeners = locked(&self.listeners);
-        let sender = listeners
+        let events = locked(&self.listeners)
             .entry(place.clone())
-            .or_insert_with(|| broadcast::Sender::new(8));
-        let events = sender.subscribe();
-        drop(listeners);
+            .or_insert_with(|| broadcast::Sender::new(8))
+            .subscribe();
         Listener {
             hub: self.clone(),
             place,
@@ -168,8 +165,7 @@ impl Hub {
 
     /// Ends all connections. The next one that waits makes another.
     pub(super) fn close(&self) {
-        locked(&self.lines).clear();
-        self.subscribe_anew();
+        self.end(|_, _| true);
     }
 
     async fn connect(

@@ -52,7 +52,6 @@ use std::time::Duration;
 
 use redis::{Client, FromRedisValue, ToSingleRedisArg};
 
-use crate::acquire::Patience;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use driver::Connections;
@@ -172,13 +171,13 @@ impl Once {
 impl Guard {
     /// Waits until the hold is over. With [`Guard::keep_alive`] that is when it was lost.
     pub async fn lost(&self) {
-        self.hold.lease.lost::<Tasks>(Patience::Forever).await;
+        self.hold.lease.lost::<Tasks>(Duration::MAX).await;
     }
 }
 
 impl KeepAlive {
     /// Waits until the hold is over or released.
     pub async fn lost(&self) {
-        self.lease.lost::<Tasks>(Patience::Forever).await;
+        self.lease.lost::<Tasks>(Duration::MAX).await;
     }
 }
