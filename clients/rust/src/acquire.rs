@@ -345,10 +345,8 @@ impl<D: Driver> Engine<D> {
         }
         // A server that is out of reach, or that cannot answer, has had its time.
         let tried = attempt.out_of_reach.or(attempt.put_off);
-        let end = until(
-            tried.unwrap_or_else(Instant::now),
-            self.options.reach(Duration::ZERO),
-        );
+        let since = tried.unwrap_or_else(Instant::now);
+        let end = until(since, self.options.reach(Duration::ZERO));
         let effort = self.effort(attempt.ttl, end);
         let time = attempt.bounded(effort.time);
         self.abandon(attempt.place, Effort { time, ..effort }).await
