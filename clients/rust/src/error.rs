@@ -102,6 +102,11 @@ impl Error {
         matches!(self, Self::Redis(error) if !matches!(class(error), Class::Away | Class::Final))
     }
 
+    /// Whether the server may answer, or say something else, in a moment.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Redis(error) if class(error) != Class::Final)
+    }
+
     /// Whether a connection ended before the answer came.
     pub(crate) fn is_cut(&self) -> bool {
         matches!(self, Self::Redis(error) if is_unanswered(error) && !error.is_timeout())

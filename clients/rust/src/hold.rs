@@ -303,8 +303,8 @@ impl<D: Driver> Hold<D> {
             (first.away, first.end) = (first.time, until(Instant::now(), first.time));
         }
         let released = self.release(first).await;
-        if D::BLOCKS && released.as_ref().is_err_and(Error::is_temporary) {
-            // No drop waits for a server that may say so for long.
+        if D::BLOCKS && released.as_ref().is_err_and(Error::may_pass) {
+            // No drop waits for a server that may be away, or say so, for long.
             let rest = async move { has_dropped(self.release(effort).await) };
             return D::keep(&runtime, Box::pin(rest));
         }
@@ -405,9 +405,7 @@ impl<D: Driver> Hold<D> {
                 }
             }
             // It is a value all the same, for the caller that has made it.
-            Err(Error::Redis(error)) if class(&error) != Class::Final => {
-                tracing::warn!(%error, "a value may not be stored");
-            }
+            Err(error) if error.may_pass() => tracing::warn!(%error, "a value may not be stored"),
             Err(error) => {
                 let _ = self.release(self.end_effort()).await;
                 return Err(error);

@@ -154,9 +154,7 @@ impl<D: Driver> Once<D> {
             // Nobody waits because of a value that is there, nor fails.
             (old, true) => match self.lock.take_or_find(&claim, Patience::Never).await {
                 Ok((None, None)) => {}
-                Err(Error::Redis(error)) if class(&error) != Class::Final => {
-                    return Ok((None, old));
-                }
+                Err(error) if error.may_pass() => return Ok((None, old)),
                 answer => return answer,
             },
             (old, false) => return Ok((None, old)),

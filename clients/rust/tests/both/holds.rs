@@ -149,6 +149,13 @@ fn a_release_that_failed_can_be_repeated() {
     proxy.answer("LOCK.RELEASE", 50, "-NOREPLICAS\r\n");
     drop(guard);
     eventually("it is released", || admin.is_free("k"));
+    // Nor while the server is away for longer than a drop blocks.
+    let lock = open(proxy.url(), Options::default().reconnect(BOUND)).lock("k");
+    let guard = now(lock.with_ttl(BOUND * 2).lock()).unwrap();
+    proxy.close();
+    drop(guard);
+    proxy.open();
+    eventually("it is released", || admin.is_free("k"));
 }
 
 /// Whoever renews is told by its own clock. That the server tells of a loss, the scenarios say.
