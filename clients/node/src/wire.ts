@@ -96,7 +96,6 @@ export class Wires {
   readonly #all = new Set<Wire>();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
-  #lookedAt = -Infinity;
 
   constructor(readonly driver: Driver) {}
 
@@ -132,13 +131,11 @@ export class Wires {
 
   /** Has a cluster client ask again where the slots are. If nobody uses it, it hears of no redirection by itself. */
   async #refresh(key: string): Promise<void> {
-    if (!this.driver.discover || performance.now() - this.#lookedAt < LOOK_AGAIN_MS) return;
+    if (!this.driver.discover) return;
+    // One look does for some time after its end, too.
     this.#looking ??= within(LOOK_FOR_NODES_MS, this.driver.discover(key), LATE)
       .catch(() => {})
-      .finally(() => {
-        this.#looking = undefined;
-        this.#lookedAt = performance.now();
-      });
+      .finally(() => setTimeout(() => (this.#looking = undefined), LOOK_AGAIN_MS).unref());
     await this.#looking;
   }
 
