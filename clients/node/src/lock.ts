@@ -1,4 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
+import { RELEASE_AGAIN_MS } from "./acquire.js";
 import type { Argument } from "./driver.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
 import { ResourceLockedError, StringLockError } from "./errors.js";
@@ -19,9 +20,6 @@ const RETRY_MS = 50;
 
 /** How long after the end of its lease, when nothing is left to release, a release is waited for. */
 const RELEASED_MS = 2000;
-
-/** How soon a release without an answer is repeated after its caller was told of it. */
-const RELEASE_AGAIN_MS = 500;
 
 const NOT_EXTENDED = "The lock was not extended before its lease was over.";
 const NOT_RELEASED = "The release was not answered before the lease was over.";
@@ -58,7 +56,6 @@ export class Lock implements ExecutionResult {
     readonly redlock: Redlock,
     /** @internal */
     readonly request: Request,
-    private readonly settings: Settings,
     /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
     readonly fence: number,
     /** @internal */
@@ -96,7 +93,7 @@ export class Lock implements ExecutionResult {
   /** Whether the server says that the lock is held now. True is old when it arrives: a write is guarded by `exec`, or by the fence. */
   async check(): Promise<boolean> {
     try {
-      await this.redlock.insist(() => this.redlock.server.check(this.request));
+      await this.redlock.insist(() => this.redlock.server.asHolder("CHECK", this.request));
       return true;
     } catch (error) {
       if ((error as Error).cause instanceof ResourceLockedError) return false;
@@ -121,13 +118,13 @@ export class Lock implements ExecutionResult {
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated, and is repeated by itself, too. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
-    const options = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
+    const options: Argument[] = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
     const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false, goesOn: false });
     this.lease.isOver = true;
     const release = async () => {
       try {
-        await this.redlock.server.release(this.request, ...options);
+        await this.redlock.server.asHolder("RELEASE", this.request, options);
       } catch (error) {
         if (kindOf(error) === "silent") ended.isInDoubt = true;
         if (!(error instanceof ResourceLockedError)) throw error;
@@ -171,9 +168,9 @@ export class Lock implements ExecutionResult {
   keep(): this {
     // At a third of the time within which it is needed, or before the threshold if that is sooner. One whose connection is lost lasts for
     // the linger only. Of a duration shorter than the threshold a third is enough.
-    const { duration, linger = duration } = this.request;
+    const { duration, linger = duration, automaticExtensionThreshold } = this.request;
     const third = Math.min(duration, linger) / 3;
-    const left = this.remaining - Math.min(this.settings.automaticExtensionThreshold, duration / 3);
+    const left = this.remaining - Math.min(automaticExtensionThreshold, duration / 3);
     this.#plan(performance.now() + Math.max(RETRY_MS, Math.min(left, third)));
     return this;
   }
@@ -225,7 +222,7 @@ export class Lock implements ExecutionResult {
     try {
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
-      const wire = await this.redlock.server.renew(request, duration, ms);
+      const wire = await this.redlock.server.asHolder("RENEW", request, [duration], ms);
       if (!this.isValid) throw lost("its lease was over before the answer");
       // What the server does last is what was sent last.
       if (mine !== this.#extensions) return;
@@ -245,7 +242,7 @@ export class Lock implements ExecutionResult {
    */
   async #bind(duration: number): Promise<void> {
     const { server } = this.redlock;
-    const request = { ...this.request, duration, grace: undefined };
+    const request = { ...this.request, duration, waits: false };
     const grant = await server.acquire(request).catch((error: Error) => {
       const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
       if (isGone) throw lost(error.message);
@@ -254,7 +251,7 @@ export class Lock implements ExecutionResult {
     if (!grant) return;
     if (grant.fence !== this.fence) {
       // It was lost meanwhile. Nobody knows of this one.
-      await server.release(request).catch(() => {});
+      await server.asHolder("RELEASE", request).catch(() => {});
       throw lost("the lock was granted anew");
     }
     this.lease.pulse = grant.wire;
