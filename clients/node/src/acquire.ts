@@ -166,7 +166,6 @@ export class Acquire {
 
   #listener(): Waiter {
     const { listener } = this.server;
-    const canListen = this.request.waitBy === "notify" && !listener.isRefused;
-    return canListen && !this.server.isFallback(this.request) ? listener : undefined;
+    return this.request.waitBy === "notify" && !listener.isRefused ? listener : undefined;
   }
 }

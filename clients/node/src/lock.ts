@@ -1,8 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import { RELEASE_AGAIN_MS } from "./acquire.js";
 import type { Argument } from "./driver.js";
-import { ExecutionError, type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
-import { ResourceLockedError, StringLockError } from "./errors.js";
+import { type ExecutionResult, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf, wordOf } from "./replies.js";
@@ -10,10 +9,7 @@ import type { Request } from "./server.js";
 import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
 import { measure } from "./telemetry.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
-import { ANSWER_MS } from "./wire.js";
-
-/** The connection of a hold with `linger` may take so long to say that it lives. */
-const PONG_MS = 2000;
+import { ANSWER_MS, PONG_MS } from "./wire.js";
 
 /** Between two extensions at least. */
 const RETRY_MS = 50;
@@ -61,7 +57,7 @@ export class Lock implements ExecutionResult {
     /** @internal */
     readonly lease: Lease,
     /** One for each time that the server was asked. */
-    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    readonly attempts: ExecutionResult["attempts"],
   ) {
     this.resources = request.resources;
     this.value = request.token;
@@ -192,9 +188,7 @@ export class Lock implements ExecutionResult {
     const release = async () => {
       if (this.#ended !== undefined) return;
       const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
-      await released.catch((error) => {
-        throw error instanceof ExecutionError ? error : this.redlock.failed(error);
-      });
+      await released.catch((error) => Promise.reject(this.redlock.failed(error)));
     };
     try {
       const value = await routine(signal, this);
@@ -260,10 +254,8 @@ export class Lock implements ExecutionResult {
   /** For as long as the lease lasts, a silent connection is asked whether it lives. */
   #linger(linger: number): void {
     const beat = () => {
-      const { pulse } = this.lease;
       if (!this.isValid) clearInterval(heart);
-      else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
-        pulse.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
+      else this.lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
     };
     const heart = setInterval(beat, linger / 3).unref();
   }

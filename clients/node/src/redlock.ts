@@ -129,13 +129,12 @@ export class Redlock extends EventEmitter {
 
   /** @internal A value may be found, without a lock or beside it. */
   async take(target: Target, duration: number, settings: Partial<Settings>) {
-    const effective = withDefaults(settings, this.settings);
+    const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
     checkSettings(effective);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
-    const { attempts, note } = this.#attempts(effective);
     const patience = new Patience(effective);
     const request: Request = {
       keys: target.resources.map((resource) => this.server.driver.prefix + resource),
@@ -185,8 +184,7 @@ export class Redlock extends EventEmitter {
     settings: Partial<Settings> = { retryCount: 0 },
     until = () => -Infinity,
   ): Promise<Promise<ExecutionStats>[]> {
-    const effective = withDefaults(settings, this.settings);
-    const { attempts, note } = this.#attempts(effective);
+    const { effective, attempts, note } = this.#begin(settings);
     let patience: Patience | undefined;
     for (;;) {
       const failure = await ask().then(
@@ -213,19 +211,21 @@ export class Redlock extends EventEmitter {
     return { membershipSize: 1, quorumSize: 1, votesFor, votesAgainst };
   }
 
-  /** The outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
-  #attempts({ retryCount }: Settings) {
+  /** All settings, the outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
+  #begin(settings: Partial<Settings>) {
+    const effective = withDefaults(settings, this.settings);
     const attempts: Promise<ExecutionStats>[] = [];
     const note = (error: Error | undefined) => {
-      if (retryCount === -1) attempts.length = 0;
+      if (effective.retryCount === -1) attempts.length = 0;
       attempts.push(this.tell(error));
       attempts.at(-1)!.catch(() => {});
     };
-    return { attempts, note };
+    return { effective, attempts, note };
   }
 
-  /** @internal */
-  failed(cause: unknown, attempts: ReadonlyArray<Promise<ExecutionStats>> = []): ExecutionError {
+  /** @internal What to tell of a failure, unless it says so itself. */
+  failed(cause: unknown, attempts: ExecutionResult["attempts"] = []): ExecutionError {
+    if (cause instanceof ExecutionError) return cause;
     const { message } = cause as Error;
     return new ExecutionError(`The operation did not succeed. (${message})`, attempts, { cause });
   }

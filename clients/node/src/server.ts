@@ -1,6 +1,6 @@
 import type { Argument, Command } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
-import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError, warn } from "./errors.js";
+import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import { Listener } from "./waiters.js";
 import { is, isUnknownCommand } from "./replies.js";
 import type { Settings } from "./settings.js";
@@ -104,15 +104,20 @@ export class Server extends Wires {
       // A choice stays.
       if (!request.fallback || this.#isPlain === false) throw missing(error);
       const text = `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`;
-      if (this.#isPlain === undefined) warn("REDIS_LOCK_FALLBACK", text);
+      if (this.#isPlain === undefined) process.emitWarning(text, "RedisLockWarning", "REDIS_LOCK_FALLBACK");
       this.#isPlain = true;
       return this.#acquireString(request, isInDoubt);
     }
   }
 
   async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant | undefined> {
-    checkString(request);
-    const { keys, token, duration } = request;
+    const { keys, token, duration, shared, limit, linger, atLeast } = request;
+    if (shared) throw unavailable("a shared lock");
+    if (limit !== undefined) throw unavailable("a semaphore");
+    if (isOfSeveral(request)) throw unavailable("a lock of several resources");
+    if (linger !== undefined) throw unavailable("the setting `linger`");
+    // Refused only by the release, the job would have run.
+    if (atLeast !== undefined) throw unavailable("the option `atLeast`");
     const key = keys[0]!;
     const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)).reply !== null;
     // If an answer was lost, the key may be ours already.
@@ -208,16 +213,6 @@ function missing(cause: Error, hint = FALLBACK): LockError {
     `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
     `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${hint}`;
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
-}
-
-/** Throws if a string cannot be what is wanted. */
-function checkString(request: Request): void {
-  if (request.shared) throw unavailable("a shared lock");
-  if (request.limit !== undefined) throw unavailable("a semaphore");
-  if (isOfSeveral(request)) throw unavailable("a lock of several resources");
-  if (request.linger !== undefined) throw unavailable("the setting `linger`");
-  // Refused only by the release, the job would have run.
-  if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
 }
 
 function unavailable(what: string): LockError {

@@ -5,6 +5,9 @@ import { End, LATE, whenAborted, within } from "./timer.js";
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
 export const ANSWER_MS = 5000;
 
+/** How long a connection may take to say that it lives, or to subscribe. */
+export const PONG_MS = 2000;
+
 /** How long after its time to wait a request may take to be answered. */
 export const LATE_MS = 2000;
 
@@ -56,6 +59,12 @@ export class Wire {
 
   send(command: Command, ms = ANSWER_MS): Promise<unknown> {
     return this.#run((link) => link.send(command), ms);
+  }
+
+  /** After so long a silence the connection is asked whether it lives. */
+  ping(silence: number, ms = PONG_MS): void {
+    // In small letters: iovalkey and ioredis 5 know it only so where a connection has subscribed.
+    if (performance.now() - this.aliveAt >= silence) this.send(["ping"], ms).catch(() => {});
   }
 
   /** Where a channel is not available, all are given up. */

@@ -127,7 +127,7 @@ export function ofNodeRedisSentinel(client: NodeRedisSentinel): Driver {
             own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && events.onLost());
         },
         isOpen: () => own.isReady,
-        send: (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
+        send: (command) => own.sendCommand(false, ...given(command)),
         subscribe: (channel) => own.subscribe(channel, events.onMessage, true),
         close: () => (async () => own.destroy())().catch(() => {}),
       };
@@ -152,18 +152,14 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
   return {
     connect: () => own.connect(),
     isOpen: () => own.isReady,
-    send: (command) => own.sendCommand(textsOf(command), optionsOf(command)),
+    send: (command) => own.sendCommand(...given(command)),
     subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, events.onMessage, true),
     close: () => own.isOpen && own.destroy(),
   };
 }
 
-/** node-redis takes no numbers. */
-function textsOf(command: Command): (string | Buffer)[] {
-  return command.map((arg) => (typeof arg === "number" ? String(arg) : arg));
-}
-
-/** 36 is the type of bulk strings in the protocol, a `$`. */
-function optionsOf(command: Command): object {
-  return isOfBytes(command) ? { typeMapping: { 36: Buffer } } : {};
+/** How it is given to node-redis, which takes no numbers. 36 is the type of bulk strings in the protocol, a `$`. */
+function given(command: Command): [words: (string | Buffer)[], options: object] {
+  const words = command.map((arg) => (typeof arg === "number" ? String(arg) : arg));
+  return [words, isOfBytes(command) ? { typeMapping: { 36: Buffer } } : {}];
 }
