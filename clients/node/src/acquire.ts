@@ -144,14 +144,11 @@ export class Acquire {
   /** Pauses after a failure, and says how to wait next. */
   async #next(error: Error, hasWaited: boolean, took: number): Promise<Waiter> {
     const { patience } = this;
-    if (!(error instanceof ResourceLockedError)) {
-      if (kindOf(error) === "elsewhere" || wordOf(error) === "UNBLOCKED") await patience.sleep(PAUSE_MS);
-      else await patience.pause();
-      return undefined;
-    }
-    // Nobody tells when a string ends.
-    if (error instanceof StringLockError) return void (await patience.sleep(PAUSE_MS));
-    if (this.server.isFallback(this.request)) return void (await patience.pause());
+    // It may be had elsewhere at once, and nobody tells when a string ends.
+    const isSoon = kindOf(error) === "elsewhere" || error instanceof StringLockError;
+    if (isSoon || wordOf(error) === "UNBLOCKED") return void (await patience.sleep(PAUSE_MS));
+    const hasQueue = error instanceof ResourceLockedError && !this.server.isFallback(this.request);
+    if (!hasQueue) return void (await patience.pause());
     // A guard that makes no new grant may answer at once.
     if (hasWaited && took < PAUSE_MS) await patience.sleep(PAUSE_MS);
     const listener = this.#listener();

@@ -187,10 +187,8 @@ export class Redlock extends EventEmitter {
     const { effective, attempts, note } = this.#begin(settings);
     let patience: Patience | undefined;
     for (;;) {
-      const failure = await ask().then(
-        () => undefined,
-        (error: Error) => error,
-      );
+      let failure: Error | undefined;
+      await ask().catch((error: Error) => (failure = error));
       note(failure);
       if (!failure) return attempts;
       // From the first failure on: to find a connection silent takes longer than the retries.

@@ -4,7 +4,7 @@ import { isNotifyRefused } from "./replies.js";
 import type { Request } from "./server.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { type End, LATE, within } from "./timer.js";
-import { type Answer, LATE_MS, PONG_MS, type Wire, type Wires } from "./wire.js";
+import { type Answer, LATE_MS, type Wire, type Wires } from "./wire.js";
 
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom {
@@ -138,7 +138,7 @@ export class Listener {
     // A shard channel is of the key's slot.
     const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
     const channel = `redis-lock:${tag}${this.#id}`;
-    await ear.subscribe(channel, PONG_MS);
+    await ear.subscribe(channel);
     return { ear, channel };
   }
 

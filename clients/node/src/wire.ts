@@ -68,8 +68,8 @@ export class Wire {
   }
 
   /** Where a channel is not available, all are given up. */
-  subscribe(channel: string, ms: number): Promise<unknown> {
-    const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), ms);
+  subscribe(channel: string): Promise<unknown> {
+    const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), PONG_MS);
     this.#channels.set(channel, subscribed);
     subscribed.catch(() => this.close());
     return subscribed;
