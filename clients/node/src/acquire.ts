@@ -14,10 +14,11 @@ const PAUSE_MS = 50;
 /** How long after its time to wait an acquire may take for an answer. */
 const ANSWER_MS = 2500;
 
-/** How long an acquire waits for the release of what it gives up, and how it is tried again later: after twice as long each time. */
+/** How long an acquire waits for the release of what it gives up, and how it is tried again for two minutes: after a longer time each time. */
 const GIVE_UP_MS = 1000;
 export const RELEASE_AGAIN_MS = 500;
-const RELEASES = 8;
+const LONGER = 1.25;
+const RELEASES = 19;
 
 /** The longest BLOCK that a timer can watch over. */
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
@@ -32,6 +33,9 @@ export type Granted = Omit<Grant, "wire"> & { readonly lease: Lease | undefined 
 export class Acquire {
   /** An answer was lost: the server may have granted it. */
   #isInDoubt = false;
+  /** The last request. Settles when it is answered or given up, and one that is given up may still be on its way. */
+  #asked: Promise<unknown> | undefined;
+  #isLate = false;
   /** Resolves when a connection may wait for it, which has to be given back. */
   #isCalled: Promise<boolean> | undefined;
   #leave: (() => void) | undefined;
@@ -65,18 +69,21 @@ export class Acquire {
 
   /**
    * Releases what may be left. A server that says nothing is not waited for; it goes on by itself. A release on one connection may come
-   * before the request that was sent on another, which was lost.
+   * before the request that was sent on another. So it is not the last one until that was answered, nor if that was given up.
    */
   async #giveUp(): Promise<void> {
     const { server, request } = this;
+    let isAnswered = false;
+    void this.#asked?.catch(() => {}).then(() => (isAnswered = !this.#isLate));
     /** After `final` the server holds nothing of it any more, or will never say so. */
     const release = () => server.asHolder("RELEASE", request).then(() => "final", kindOf);
     const first = release();
     void first.then(async (kind) => {
       let isDone = kind === "final" && !this.#isInDoubt;
       for (let i = 0; !isDone && i < RELEASES && !server.driver.hasEnded(); i++) {
-        await sleep(RELEASE_AGAIN_MS * 2 ** i, undefined, { ref: false });
-        isDone = (await release()) === "final";
+        await sleep(RELEASE_AGAIN_MS * LONGER ** i, undefined, { ref: false });
+        const isLast = isAnswered;
+        isDone = (await release()) === "final" && isLast;
       }
     });
     await within(GIVE_UP_MS, first, LATE).catch(() => {});
@@ -90,7 +97,8 @@ export class Acquire {
         this.stopped.throwIfAborted();
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
-        const answer = await within(this.patience.left + ANSWER_MS, this.#ask(by, start), LATE);
+        const asked = (this.#asked = this.#ask(by, start));
+        const answer = await within(this.patience.left + ANSWER_MS, asked, LATE);
         if (!(answer instanceof Error)) return answer;
         if (this.patience.left === 0 || this.server.driver.hasEnded()) throw answer;
         by = await this.#next(answer, by !== undefined, performance.now() - start);
@@ -134,6 +142,7 @@ export class Acquire {
       if (failure instanceof ResourceLockedError) return failure;
       const kind = kindOf(failure);
       if (kind === "silent") this.#isInDoubt = true;
+      if (failure.message === LATE) this.#isLate = true;
       if (kind === "final") throw failure;
       // Some of what was granted before, unheard, has ended since.
       if (wordOf(failure) === "PARTIAL") await server.asHolder("RELEASE", request).catch(() => {});
