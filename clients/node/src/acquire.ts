@@ -4,7 +4,7 @@ import { ResourceLockedError, StringLockError, taken } from "./errors.js";
 import { Lease } from "./lease.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Grant, Request, Server } from "./server.js";
-import { Patience, type Settings } from "./settings.js";
+import type { Patience } from "./settings.js";
 import { End, LATE, MAX_TIMER_MS, within } from "./timer.js";
 import type { Listener, WaitingRoom } from "./waiters.js";
 
@@ -14,10 +14,11 @@ const PAUSE_MS = 50;
 /** How long after its time to wait an acquire may take for an answer. */
 const ANSWER_MS = 2500;
 
-/** How long an acquire waits for the release of what it gives up, and how it is tried again later: after twice as long each time. */
+/** How long an acquire waits for the release of what it gives up, and how it is tried again for two minutes: after a longer time each time. */
 const GIVE_UP_MS = 1000;
-const RELEASE_AGAIN_MS = 500;
-const RELEASES = 8;
+export const RELEASE_AGAIN_MS = 500;
+const LONGER = 1.25;
+const RELEASES = 19;
 
 /** The longest BLOCK that a timer can watch over. */
 const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
@@ -25,33 +26,33 @@ const MAX_BLOCK_MS = MAX_TIMER_MS - 10_000;
 /** How it waits, if it does. */
 type Waiter = WaitingRoom | Listener | undefined;
 
-/** A lock that was granted. */
-export type Granted = Omit<Grant, "wire"> & { readonly lease: Lease };
+/** A lock that was granted, or a value without one. */
+export type Granted = Omit<Grant, "wire"> & { readonly lease: Lease | undefined };
 
 /** One acquire: a state machine of waits and pauses, which ends by a grant, an error or `stopped`. */
 export class Acquire {
   /** An answer was lost: the server may have granted it. */
   #isInDoubt = false;
+  /** The last request. Settles when it is answered or given up, and one that is given up may still be on its way. */
+  #asked: Promise<unknown> | undefined;
+  #isLate = false;
   /** Resolves when a connection may wait for it, which has to be given back. */
   #isCalled: Promise<boolean> | undefined;
   #leave: (() => void) | undefined;
   /** Aborted from outside, the caller gets the reason. */
   readonly stopped = new End();
-  readonly #patience: Patience;
 
   /** `note` is called with the outcome of each request to the server. */
   constructor(
     private readonly server: Server,
     private readonly room: WaitingRoom,
     private readonly request: Request,
-    private readonly settings: Settings,
+    private readonly patience: Patience,
     private readonly note: (error: Error | undefined) => void,
-  ) {
-    this.#patience = new Patience(settings);
-  }
+  ) {}
 
   async run(): Promise<Granted> {
-    const { signal } = this.settings;
+    const { signal } = this.request;
     signal?.throwIfAborted();
     try {
       return await within(Infinity, this.#untilGranted(), LATE, this.stopped, signal);
@@ -60,7 +61,7 @@ export class Acquire {
       if (this.stopped.aborted || signal?.aborted || kindOf(error) === "silent") this.#isInDoubt = true;
       this.stopped.abort(error);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
-      const isRefused = error instanceof ResourceLockedError && this.request.grace === undefined;
+      const isRefused = error instanceof ResourceLockedError && !this.request.waits;
       if (!isRefused || this.#isInDoubt) await this.#giveUp();
       throw error;
     }
@@ -68,22 +69,21 @@ export class Acquire {
 
   /**
    * Releases what may be left. A server that says nothing is not waited for; it goes on by itself. A release on one connection may come
-   * before the request that was sent on another, which was lost.
+   * before the request that was sent on another. So it is not the last one until that was answered, nor if that was given up.
    */
   async #giveUp(): Promise<void> {
     const { server, request } = this;
-    /** True if the server holds nothing of it any more, or will never say so. */
-    const release = () =>
-      server.release(request).then(
-        () => true,
-        (error) => kindOf(error) === "final",
-      );
+    let isAnswered = false;
+    void this.#asked?.catch(() => {}).then(() => (isAnswered = !this.#isLate));
+    /** After `final` the server holds nothing of it any more, or will never say so. */
+    const release = () => server.asHolder("RELEASE", request).then(() => "final", kindOf);
     const first = release();
-    void first.then(async (isReleased) => {
-      let isDone = isReleased && !this.#isInDoubt;
+    void first.then(async (kind) => {
+      let isDone = kind === "final" && !this.#isInDoubt;
       for (let i = 0; !isDone && i < RELEASES && !server.driver.hasEnded(); i++) {
-        await sleep(RELEASE_AGAIN_MS * 2 ** i, undefined, { ref: false });
-        isDone = await release();
+        await sleep(RELEASE_AGAIN_MS * LONGER ** i, undefined, { ref: false });
+        const isLast = isAnswered;
+        isDone = (await release()) === "final" && isLast;
       }
     });
     await within(GIVE_UP_MS, first, LATE).catch(() => {});
@@ -92,14 +92,15 @@ export class Acquire {
   async #untilGranted(): Promise<Granted> {
     try {
       // A channel may be named at once. A connection to block is for locks that are not free.
-      let by = this.request.grace === undefined ? undefined : this.#listener();
+      let by = this.request.waits ? this.#listener() : undefined;
       for (;;) {
         this.stopped.throwIfAborted();
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
-        const answer = await within(this.#patience.left + ANSWER_MS, this.#ask(by, start), LATE);
+        const asked = (this.#asked = this.#ask(by, start));
+        const answer = await within(this.patience.left + ANSWER_MS, asked, LATE);
         if (!(answer instanceof Error)) return answer;
-        if (this.#patience.left === 0 || this.server.driver.hasEnded()) throw answer;
+        if (this.patience.left === 0 || this.server.driver.hasEnded()) throw answer;
         by = await this.#next(answer, by !== undefined, performance.now() - start);
       }
     } finally {
@@ -109,29 +110,29 @@ export class Acquire {
 
   /** Asks once. The errors after which it goes on are returned. */
   async #ask(by: Waiter, start: number): Promise<Granted | Error> {
-    const { request, server, settings } = this;
-    const lease = new Lease(settings.driftFactor, request.linger);
+    const { request, server } = this;
+    const { duration, linger, driftFactor } = request;
+    const lease = new Lease(driftFactor, linger);
     try {
       let sent = start;
-      const ms = Math.min(this.#patience.left, settings.blockSlice, MAX_BLOCK_MS);
+      const ms = Math.min(this.patience.left, request.blockSlice, MAX_BLOCK_MS);
       const wait = by && ((command: Command) => by.ask(request, command, ms, this.stopped));
       let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);
       this.note(undefined);
       const { fence, found } = grant;
-      if (found && fence === 0) return { fence, found, lease };
-      const span = Math.min(request.duration, request.linger ?? Infinity);
-      if (request.linger !== undefined && by === this.room) {
+      if (found && fence === 0) return { fence, found, lease: undefined };
+      if (linger !== undefined && by === this.room) {
         // A hold that lingers is bound to the connection that asked, which is to be the one for renewals.
         sent = performance.now();
         grant = await server.acquire(request);
         if (!grant) throw taken(request);
-      } else if (by && performance.now() - start > span / 10) {
+      } else if (by && performance.now() - start > Math.min(duration, linger ?? Infinity) / 10) {
         // The lease counts from before the asking, so the waiting has eaten of it. A renewal begins it anew.
         sent = performance.now();
-        await server.renew(request, request.duration);
+        await server.asHolder("RENEW", request, [duration]);
       }
-      lease.renew(sent, request.duration);
+      lease.renew(sent, duration);
       lease.pulse = grant.wire;
       if (!lease.isValid(performance.now())) return new Error("the grant came too late");
       return { fence: grant.fence, found, lease };
@@ -141,30 +142,28 @@ export class Acquire {
       if (failure instanceof ResourceLockedError) return failure;
       const kind = kindOf(failure);
       if (kind === "silent") this.#isInDoubt = true;
+      if (failure.message === LATE) this.#isLate = true;
       if (kind === "final") throw failure;
       // Some of what was granted before, unheard, has ended since.
-      if (wordOf(failure) === "PARTIAL") await server.release(request).catch(() => {});
+      if (wordOf(failure) === "PARTIAL") await server.asHolder("RELEASE", request).catch(() => {});
       return failure;
     }
   }
 
   /** Pauses after a failure, and says how to wait next. */
   async #next(error: Error, hasWaited: boolean, took: number): Promise<Waiter> {
-    const patience = this.#patience;
-    if (!(error instanceof ResourceLockedError)) {
-      if (kindOf(error) === "elsewhere" || wordOf(error) === "UNBLOCKED") await patience.sleep(PAUSE_MS);
-      else await patience.pause();
-      return undefined;
-    }
-    // Nobody tells when a string ends.
-    if (error instanceof StringLockError) return void (await patience.sleep(PAUSE_MS));
-    if (this.server.isFallback(this.request)) return void (await patience.pause());
+    const { patience } = this;
+    // It may be had elsewhere at once, and nobody tells when a string ends.
+    const isSoon = kindOf(error) === "elsewhere" || error instanceof StringLockError;
+    if (isSoon || wordOf(error) === "UNBLOCKED") return void (await patience.sleep(PAUSE_MS));
+    const hasQueue = error instanceof ResourceLockedError && !this.server.isFallback(this.request);
+    if (!hasQueue) return void (await patience.pause());
     // A guard that makes no new grant may answer at once.
     if (hasWaited && took < PAUSE_MS) await patience.sleep(PAUSE_MS);
     const listener = this.#listener();
     if (listener) return listener;
     this.#isCalled ??= new Promise((call) => (this.#leave = this.room.enter(() => call(true))));
-    const { retryDelay, grace } = this.settings;
+    const { retryDelay, grace } = this.request;
     // Without a free connection the lock is asked for again, as node-redlock would, and the server keeps the place.
     const atMost = Math.min(retryDelay || PAUSE_MS, grace / 2, patience.left);
     const isFree = await within(atMost, this.#isCalled, LATE).catch(() => false);
@@ -173,7 +172,6 @@ export class Acquire {
 
   #listener(): Waiter {
     const { listener } = this.server;
-    const canListen = this.settings.waitBy === "notify" && !listener.isRefused;
-    return canListen && !this.server.isFallback(this.request) ? listener : undefined;
+    return this.request.waitBy === "notify" && !listener.isRefused ? listener : undefined;
   }
 }

@@ -89,7 +89,3 @@ export function taken({ resources }: Target): ResourceLockedError {
 export function lost(resource: string): ResourceLockedError {
   return new ResourceLockedError("ERR_LOCK_LOST", `not held any more: ${resource}`);
 }
-
-export function warn(code: string, text: string): void {
-  process.emitWarning(text, { type: "RedisLockWarning", code });
-}

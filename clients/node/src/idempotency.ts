@@ -54,7 +54,8 @@ export function idempotency(redlock: Redlock, settings: IdempotencySettings = {}
     if (hasBody && !request.readableDidRead)
       return next(new Error("idempotency() stands behind what parses the body, such as express.json()."));
     const target = request.originalUrl ?? request.url ?? "";
-    const fingerprint = digest(method, target, textOf(body));
+    const isRaw = typeof body === "string" || body instanceof Uint8Array;
+    const fingerprint = digest(method, target, isRaw ? body : (JSON.stringify(body) ?? ""));
     let first: Awaited<ReturnType<typeof recorded>> | undefined;
     const make = async () => {
       first = await recorded(response, next);
@@ -141,10 +142,6 @@ function problem(response: ServerResponse, status: number, title: string): void 
 }
 
 const caller = ({ headers }: WebRequest) => `${headers.authorization ?? ""}\n${headers.cookie ?? ""}`;
-
-function textOf(body: unknown): string | Uint8Array {
-  return typeof body === "string" || body instanceof Uint8Array ? body : (JSON.stringify(body) ?? "");
-}
 
 /** The same only for the same texts in the same order. A caller who is undefined throws: he is not one with all others who are. */
 function digest(...texts: (string | Uint8Array)[]): string {

@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
+import { RELEASE_AGAIN_MS } from "./acquire.js";
 import type { Argument } from "./driver.js";
-import { ExecutionError, type ExecutionResult, type ExecutionStats, LockError, lost } from "./errors.js";
-import { ResourceLockedError, StringLockError } from "./errors.js";
+import { type ExecutionResult, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf, wordOf } from "./replies.js";
@@ -9,19 +9,13 @@ import type { Request } from "./server.js";
 import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
 import { measure } from "./telemetry.js";
 import { MAX_TIMER_MS, within } from "./timer.js";
-import { ANSWER_MS } from "./wire.js";
-
-/** The connection of a hold with `linger` may take so long to say that it lives. */
-const PONG_MS = 2000;
+import { ANSWER_MS, PONG_MS } from "./wire.js";
 
 /** Between two extensions at least. */
 const RETRY_MS = 50;
 
 /** How long after the end of its lease, when nothing is left to release, a release is waited for. */
 const RELEASED_MS = 2000;
-
-/** How soon a release without an answer is repeated after its caller was told of it. */
-const RELEASE_AGAIN_MS = 500;
 
 const NOT_EXTENDED = "The lock was not extended before its lease was over.";
 const NOT_RELEASED = "The release was not answered before the lease was over.";
@@ -58,13 +52,12 @@ export class Lock implements ExecutionResult {
     readonly redlock: Redlock,
     /** @internal */
     readonly request: Request,
-    private readonly settings: Settings,
     /** Send it with every write, so that the resource can refuse a smaller one. Several resources have one fence. */
     readonly fence: number,
     /** @internal */
     readonly lease: Lease,
     /** One for each time that the server was asked. */
-    readonly attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    readonly attempts: ExecutionResult["attempts"],
   ) {
     this.resources = request.resources;
     this.value = request.token;
@@ -96,7 +89,7 @@ export class Lock implements ExecutionResult {
   /** Whether the server says that the lock is held now. True is old when it arrives: a write is guarded by `exec`, or by the fence. */
   async check(): Promise<boolean> {
     try {
-      await this.redlock.insist(() => this.redlock.server.check(this.request));
+      await this.redlock.insist(() => this.redlock.server.asHolder("CHECK", this.request));
       return true;
     } catch (error) {
       if ((error as Error).cause instanceof ResourceLockedError) return false;
@@ -121,13 +114,13 @@ export class Lock implements ExecutionResult {
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated, and is repeated by itself, too. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
-    const options = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
+    const options: Argument[] = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
     const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false, goesOn: false });
     this.lease.isOver = true;
     const release = async () => {
       try {
-        await this.redlock.server.release(this.request, ...options);
+        await this.redlock.server.asHolder("RELEASE", this.request, options);
       } catch (error) {
         if (kindOf(error) === "silent") ended.isInDoubt = true;
         if (!(error instanceof ResourceLockedError)) throw error;
@@ -171,9 +164,9 @@ export class Lock implements ExecutionResult {
   keep(): this {
     // At a third of the time within which it is needed, or before the threshold if that is sooner. One whose connection is lost lasts for
     // the linger only. Of a duration shorter than the threshold a third is enough.
-    const { duration, linger = duration } = this.request;
+    const { duration, linger = duration, automaticExtensionThreshold } = this.request;
     const third = Math.min(duration, linger) / 3;
-    const left = this.remaining - Math.min(this.settings.automaticExtensionThreshold, duration / 3);
+    const left = this.remaining - Math.min(automaticExtensionThreshold, duration / 3);
     this.#plan(performance.now() + Math.max(RETRY_MS, Math.min(left, third)));
     return this;
   }
@@ -195,9 +188,7 @@ export class Lock implements ExecutionResult {
     const release = async () => {
       if (this.#ended !== undefined) return;
       const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
-      await released.catch((error) => {
-        throw error instanceof ExecutionError ? error : this.redlock.failed(error);
-      });
+      await released.catch((error) => Promise.reject(this.redlock.failed(error)));
     };
     try {
       const value = await routine(signal, this);
@@ -225,7 +216,7 @@ export class Lock implements ExecutionResult {
     try {
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
-      const wire = await this.redlock.server.renew(request, duration, ms);
+      const wire = await this.redlock.server.asHolder("RENEW", request, [duration], ms);
       if (!this.isValid) throw lost("its lease was over before the answer");
       // What the server does last is what was sent last.
       if (mine !== this.#extensions) return;
@@ -245,7 +236,7 @@ export class Lock implements ExecutionResult {
    */
   async #bind(duration: number): Promise<void> {
     const { server } = this.redlock;
-    const request = { ...this.request, duration, grace: undefined };
+    const request = { ...this.request, duration, waits: false };
     const grant = await server.acquire(request).catch((error: Error) => {
       const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
       if (isGone) throw lost(error.message);
@@ -254,7 +245,7 @@ export class Lock implements ExecutionResult {
     if (!grant) return;
     if (grant.fence !== this.fence) {
       // It was lost meanwhile. Nobody knows of this one.
-      await server.release(request).catch(() => {});
+      await server.asHolder("RELEASE", request).catch(() => {});
       throw lost("the lock was granted anew");
     }
     this.lease.pulse = grant.wire;
@@ -263,10 +254,8 @@ export class Lock implements ExecutionResult {
   /** For as long as the lease lasts, a silent connection is asked whether it lives. */
   #linger(linger: number): void {
     const beat = () => {
-      const { pulse } = this.lease;
       if (!this.isValid) clearInterval(heart);
-      else if (pulse && performance.now() - pulse.aliveAt >= linger / 4)
-        pulse.send(["PING"], Math.min(linger, PONG_MS)).catch(() => {});
+      else this.lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
     };
     const heart = setInterval(beat, linger / 3).unref();
   }

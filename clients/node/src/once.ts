@@ -1,6 +1,6 @@
 import { ExecutionError } from "./errors.js";
 import type { Lock } from "./lock.js";
-import { checkNames, type Outcome, type Redlock } from "./redlock.js";
+import { checkNames, type Redlock } from "./redlock.js";
 import { kindOf } from "./replies.js";
 import { checkDuration, DEFAULT_SETTINGS } from "./settings.js";
 import { lockOf } from "./slot.js";
@@ -87,16 +87,15 @@ export async function once<T>(
   const { pack = asIs, unpack = (bytes) => bytes.toString() as T } = settings;
   checkNames([name]);
   for (const duration of [keep, ttl]) checkDuration(duration);
-  const drawn = early instanceof XFetch ? early.draw() : early;
-  if (!(wait >= 0) || (drawn !== null && !(drawn >= 0)))
-    throw new RangeError("`wait` and `early` must not be negative.");
+  const drawn = early instanceof XFetch ? early.draw() : (early ?? 0);
+  if (!(wait >= 0 && drawn >= 0)) throw new RangeError("`wait` and `early` must not be negative.");
   // A value must not be early from its first moment on.
-  const earlyMs = drawn === null ? null : Math.floor(Math.min(drawn, keep / 2));
+  const earlyMs = Math.floor(Math.min(drawn, keep / 2));
   signal?.throwIfAborted();
   const until = performance.now() + wait;
   const key = redlock.server.driver.prefix + name;
   const [seen, left] = await look(redlock, key, wait, signal);
-  if (seen !== null && (left < 0 || earlyMs === null || left > earlyMs)) return unpack(seen);
+  if (seen !== null && (left < 0 || left > earlyMs)) return unpack(seen);
   const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
   const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
   const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
@@ -106,13 +105,13 @@ export async function once<T>(
     result: key,
     early: earlyMs,
     linger: undefined,
-    mayFallBack: false,
+    fallback: false,
   };
   const target = { resources: [name], ...lockOfIt };
-  const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error): Outcome => {
+  const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error) => {
     // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
     const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
-    if (seen !== null && isPassing) return {};
+    if (seen !== null && isPassing) return { lock: undefined, found: undefined };
     throw error;
   });
   if (lock === undefined) return unpack(found!);

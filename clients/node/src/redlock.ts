@@ -25,12 +25,6 @@ export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routi
 /** Whether `runOnce` has run the job, and what the job returned. */
 export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { readonly hasRun: false };
 
-/** A lock to make a value under, or the value, or both if it is early. */
-export interface Outcome {
-  readonly lock?: Lock;
-  readonly found?: Buffer | undefined;
-}
-
 /**
  * Locks in a server that has the redis-lock module, with the interface of node-redlock. An acquire that finds the lock held waits in the
  * server's queue, with one place until it is granted or gives up.
@@ -74,7 +68,7 @@ export class Redlock extends EventEmitter {
 
   /** Takes all resources for `duration` milliseconds, or none. Rejects with an `ExecutionError` when the waiting time is over. */
   async acquire(resources: string[], duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
-    return this.#all(resources, settings).acquire(duration, settings);
+    return this.#all(resources).acquire(duration, settings);
   }
 
   /** Takes shared holds: any number of readers have them at the same time. */
@@ -92,16 +86,13 @@ export class Redlock extends EventEmitter {
    * rejects, even if the routine has gone on to its end.
    */
   async using<T>(resources: string[], duration: number, ...how: Use<T>): Promise<T> {
-    return this.#all(resources, how.length === 2 ? how[0] : {}).using(duration, ...how);
+    return this.#all(resources).using(duration, ...how);
   }
 
   /** Several resources are taken in one step, in one order for all. */
-  #all(resources: readonly string[], settings: Partial<Settings>): Taken {
+  #all(resources: readonly string[]): Taken {
     checkNames(resources);
-    const sorted = [...new Set(resources)].sort();
-    if (sorted.length === 1) return new Taken(this, { resources: sorted });
-    const { shared } = withDefaults(settings, this.settings);
-    return new Taken(this, { resources: sorted, sharedFrom: shared ? 0 : sorted.length });
+    return new Taken(this, { resources: [...new Set(resources)].sort() });
   }
 
   /** A semaphore: at most `permits` hold the resource at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
@@ -124,52 +115,47 @@ export class Redlock extends EventEmitter {
    * Runs the job, unless it is running elsewhere, or was begun less than `atLeast` milliseconds ago. Does not wait. The lock ends after
    * `atMost`, and nothing extends it: choose more than the job ever takes. The signal is aborted then, and this rejects.
    */
-  async runOnce<T>(
-    name: string,
-    { atMost, atLeast = 0, ...settings }: RunOnceSettings,
-    job: Routine<T>,
-  ): Promise<RunOnceResult<T>> {
+  async runOnce<T>(name: string, settings: RunOnceSettings, job: Routine<T>): Promise<RunOnceResult<T>> {
+    const { atMost, atLeast = 0, ...others } = settings;
     checkRange("`atLeast`", atLeast, 0, atMost);
     const option = atLeast > 0 ? { atLeast } : {};
     // Readers would all run it.
-    const alone = { ...settings, shared: false };
-    const lock = await new Taken(this, { resources: [name], ...option }).tryAcquire(atMost, alone);
+    const target = { resources: [name], shared: false, ...option };
+    const lock = await new Taken(this, target).tryAcquire(atMost, others);
     if (lock === null) return { hasRun: false };
     lock.endMessage = "The job took longer than `atMost`.";
-    return { hasRun: true, value: await lock.use(job, { ...settings, ...option }) };
+    return { hasRun: true, value: await lock.use(job, { ...others, ...option }) };
   }
 
   /** @internal A value may be found, without a lock or beside it. */
-  async take(target: Target, duration: number, settings: Partial<Settings>): Promise<Outcome> {
-    const effective = withDefaults(settings, this.settings);
+  async take(target: Target, duration: number, settings: Partial<Settings>) {
+    const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
     checkSettings(effective);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
-    const { attempts, note } = this.#attempts(effective);
+    const patience = new Patience(effective);
     const request: Request = {
       keys: target.resources.map((resource) => this.server.driver.prefix + resource),
       // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
       token: randomUUID(),
       duration,
-      shared: effective.shared,
-      grace: new Patience(effective).left === 0 ? undefined : effective.grace,
-      linger: effective.linger,
-      mayFallBack: this.settings.fallback,
-      // Last: V8 takes 100 times as long to add so many properties to a copy.
+      waits: patience.left > 0,
+      // Not first: V8 takes 50 times as long to add so many properties to a copy.
+      ...effective,
+      fallback: this.settings.fallback,
       ...target,
     };
-    const acquire = new Acquire(this.server, this.#room, request, effective, note);
+    const acquire = new Acquire(this.server, this.#room, request, patience, note);
     const endWait = measure("wait", target.resources);
     try {
       if (this.#hasQuit) throw new Error("the client was ended");
       const granting = acquire.run();
       this.#acquires.set(acquire, granting);
       const { fence, lease, found } = await granting;
-      const isHeld = !found || fence !== 0;
-      endWait(isHeld);
-      return isHeld ? { lock: new Lock(this, request, effective, fence, lease, attempts), found } : { found };
+      endWait(lease !== undefined);
+      return { lock: lease && new Lock(this, request, fence, lease, attempts), found };
     } catch (error) {
       endWait(false, error);
       if (effective.signal?.aborted && error === effective.signal.reason) throw error;
@@ -198,14 +184,11 @@ export class Redlock extends EventEmitter {
     settings: Partial<Settings> = { retryCount: 0 },
     until = () => -Infinity,
   ): Promise<Promise<ExecutionStats>[]> {
-    const effective = withDefaults(settings, this.settings);
-    const { attempts, note } = this.#attempts(effective);
+    const { effective, attempts, note } = this.#begin(settings);
     let patience: Patience | undefined;
     for (;;) {
-      const failure = await ask().then(
-        () => undefined,
-        (error: Error) => error,
-      );
+      let failure: Error | undefined;
+      await ask().catch((error: Error) => (failure = error));
       note(failure);
       if (!failure) return attempts;
       // From the first failure on: to find a connection silent takes longer than the retries.
@@ -226,19 +209,21 @@ export class Redlock extends EventEmitter {
     return { membershipSize: 1, quorumSize: 1, votesFor, votesAgainst };
   }
 
-  /** The outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
-  #attempts({ retryCount }: Settings) {
+  /** All settings, the outcomes of requests, and what notes one. Of attempts without end only the last is kept. */
+  #begin(settings: Partial<Settings>) {
+    const effective = withDefaults(settings, this.settings);
     const attempts: Promise<ExecutionStats>[] = [];
     const note = (error: Error | undefined) => {
-      if (retryCount === -1) attempts.length = 0;
+      if (effective.retryCount === -1) attempts.length = 0;
       attempts.push(this.tell(error));
       attempts.at(-1)!.catch(() => {});
     };
-    return { attempts, note };
+    return { effective, attempts, note };
   }
 
-  /** @internal */
-  failed(cause: unknown, attempts: ReadonlyArray<Promise<ExecutionStats>> = []): ExecutionError {
+  /** @internal What to tell of a failure, unless it says so itself. */
+  failed(cause: unknown, attempts: ExecutionResult["attempts"] = []): ExecutionError {
+    if (cause instanceof ExecutionError) return cause;
     const { message } = cause as Error;
     return new ExecutionError(`The operation did not succeed. (${message})`, attempts, { cause });
   }

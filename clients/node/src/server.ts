@@ -1,36 +1,33 @@
 import type { Argument, Command } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
-import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError, warn } from "./errors.js";
+import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import { Listener } from "./waiters.js";
 import { is, isUnknownCommand } from "./replies.js";
+import type { Settings } from "./settings.js";
 import { type Answer, type Wire, Wires } from "./wire.js";
 
-/** What is to be locked, and how. */
-export interface Request {
+/** What is to be locked, and how: with all settings. */
+export interface Request extends Settings {
   /** Those of `acquire` in one order for all who use this package. */
   readonly resources: readonly string[];
   /** The resources with the client's prefix; of a value the lock under which it is made. */
   readonly keys: readonly string[];
   readonly token: string;
   readonly duration: number;
-  readonly shared: boolean;
-  /** Whether strings are wanted where the module is missing. */
-  readonly mayFallBack: boolean;
-  /** How long the server keeps the place in its queue while nobody listens. Undefined for a request that does not wait. */
-  readonly grace?: number | undefined;
-  readonly linger?: number | undefined;
+  /** Whether the server is to keep a place in its queue. */
+  readonly waits: boolean;
   /** The permits of a semaphore. */
   readonly limit?: number;
-  /** Of several resources only: those from this one on are shared. */
+  /** Of a multi-lock: those from this one on are shared. */
   readonly sharedFrom?: number;
   /** What its release will ask for, which not every server has. */
   readonly atLeast?: number;
-  /** The key of a value, which is early when it lives no longer than these milliseconds; null is never. */
+  /** The key of a value, which is early when it lives no longer than these milliseconds. */
   readonly result?: string;
-  readonly early?: number | null;
+  readonly early?: number;
 }
 
-/** What of a request does not come from the settings. */
+/** What of a request does not come from the settings, or not always. */
 export type Target = Pick<Request, "resources"> & Partial<Request>;
 
 /** What was granted, and the connection to which a hold with `linger` is bound. */
@@ -75,8 +72,8 @@ export class Server extends Wires {
   }
 
   /** Without the setting, what another `Redlock` of the same client has chosen does not count. */
-  isFallback({ mayFallBack }: Request): boolean {
-    return mayFallBack && this.#isPlain === true;
+  isFallback({ fallback }: Request): boolean {
+    return fallback && this.#isPlain === true;
   }
 
   /**
@@ -105,17 +102,22 @@ export class Server extends Wires {
       if (!isUnknownCommand(error, command[0])) throw translated(error);
       if (isOfValue) throw missing(error, "LOCK.ONCE is of 0.4.0, and there is no fallback for it");
       // A choice stays.
-      if (!request.mayFallBack || this.#isPlain === false) throw missing(error);
+      if (!request.fallback || this.#isPlain === false) throw missing(error);
       const text = `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`;
-      if (this.#isPlain === undefined) warn("REDIS_LOCK_FALLBACK", text);
+      if (this.#isPlain === undefined) process.emitWarning(text, "RedisLockWarning", "REDIS_LOCK_FALLBACK");
       this.#isPlain = true;
       return this.#acquireString(request, isInDoubt);
     }
   }
 
   async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant | undefined> {
-    checkString(request);
-    const { keys, token, duration } = request;
+    const { keys, token, duration, shared, limit, linger, atLeast } = request;
+    if (shared) throw unavailable("a shared lock");
+    if (limit !== undefined) throw unavailable("a semaphore");
+    if (isOfSeveral(request)) throw unavailable("a lock of several resources");
+    if (linger !== undefined) throw unavailable("the setting `linger`");
+    // Refused only by the release, the job would have run.
+    if (atLeast !== undefined) throw unavailable("the option `atLeast`");
     const key = keys[0]!;
     const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)).reply !== null;
     // If an answer was lost, the key may be ours already.
@@ -138,15 +140,8 @@ export class Server extends Wires {
     return new StringLockError("ERR_LOCK_TAKEN", `${key} is held by a client with a string lock`);
   }
 
-  /** Sets the ttl anew. Like the next two, rejects with a `ResourceLockedError` if it is lost. */
-  renew = (request: Request, duration: number, ms?: number) =>
-    this.#ofHolder("RENEW", request, [duration], ms);
-
-  release = (request: Request, ...options: Argument[]) => this.#ofHolder("RELEASE", request, options);
-
-  check = (request: Request) => this.#ofHolder("CHECK", request, []);
-
-  async #ofHolder(name: keyof typeof SCRIPTS, request: Request, options: Argument[], ms?: number) {
+  /** Sends what only the holder may. Rejects with a `ResourceLockedError` if the lock is lost. */
+  async asHolder(name: keyof typeof SCRIPTS, request: Request, options: Argument[] = [], ms?: number) {
     const { keys, token } = request;
     const isFallback = this.isFallback(request);
     if (isFallback && options[0] === "ATLEAST") throw unavailable("the option `atLeast`");
@@ -174,21 +169,25 @@ export class Server extends Wires {
         throw new LockError("ERR_LOCK_UNSUPPORTED", "the server does not know LOCK.EXEC", { cause: error });
       if (is(error, "NOTHELD")) throw lost(key);
       // The command may meet a wrong type, too.
-      const check = () => this.check({ ...request, keys: [key] }).catch((failure) => failure);
+      const check = () => this.asHolder("CHECK", { ...request, keys: [key] }).catch((failure) => failure);
       if (is(error, "WRONGTYPE") && (await check()) instanceof ResourceLockedError) throw lost(key);
       throw error;
     }
   }
 }
 
+/** A multi-lock may have one resource, too. */
+const isOfSeveral = ({ keys, sharedFrom }: Request) => keys.length > 1 || sharedFrom !== undefined;
+
 function commandOf(request: Request): Command {
-  const { keys, token, duration, shared, limit, sharedFrom, linger, grace, result, early } = request;
-  const options: Argument[] = grace === undefined ? [] : ["KEEP", grace];
+  const { keys, token, duration, shared, limit, linger, waits, grace, result, early } = request;
+  const { sharedFrom = shared ? 0 : keys.length } = request;
+  const options: Argument[] = waits ? ["KEEP", grace] : [];
   if (linger !== undefined) options.push("LINGER", linger);
   if (limit !== undefined) options.push("LIMIT", limit);
-  if (typeof early === "number") options.push("EARLY", early);
+  if (early !== undefined) options.push("EARLY", early);
   if (result !== undefined) return ["LOCK.ONCE", keys[0]!, result, token, duration, ...options];
-  if (sharedFrom === undefined)
+  if (!isOfSeveral(request))
     return [shared ? "RWLOCK.RLOCK" : "LOCK.ACQUIRE", keys[0]!, token, duration, ...options];
   const modes = keys.map((_, i) => (i < sharedFrom ? "EXCLUSIVE" : "SHARED"));
   return ["LOCK.MACQUIRE", keys.length, ...keys, token, duration, "MODES", ...modes, ...options];
@@ -214,16 +213,6 @@ function missing(cause: Error, hint = FALLBACK): LockError {
     `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
     `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${hint}`;
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
-}
-
-/** Throws if a string cannot be what is wanted. */
-function checkString(request: Request): void {
-  if (request.shared) throw unavailable("a shared lock");
-  if (request.limit !== undefined) throw unavailable("a semaphore");
-  if (request.sharedFrom !== undefined) throw unavailable("a lock of several resources");
-  if (request.linger !== undefined) throw unavailable("the setting `linger`");
-  // Refused only by the release, the job would have run.
-  if (request.atLeast !== undefined) throw unavailable("the option `atLeast`");
 }
 
 function unavailable(what: string): LockError {

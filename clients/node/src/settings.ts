@@ -62,8 +62,9 @@ export interface RunOnceSettings extends ReleaseSettings {
 const MAX_DURATION_MS = 2 ** 48;
 const MAX_GRACE_MS = 3_600_000;
 
+/** Names that are no settings do not count. */
 export function withDefaults(settings: Partial<Settings>, defaults: Settings): Settings {
-  const given = Object.entries(settings).filter(([, value]) => value !== undefined);
+  const given = Object.entries(settings).filter(([name, value]) => name in defaults && value !== undefined);
   return given.length === 0 ? defaults : { ...defaults, ...Object.fromEntries(given) };
 }
 

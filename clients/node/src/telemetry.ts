@@ -14,10 +14,9 @@ function create({ metrics, trace }: typeof import("@opentelemetry/api")) {
 }
 
 /** Resolves when it is known whether the program has the package @opentelemetry/api. */
-export const loaded: Promise<void> = import("@opentelemetry/api").then(
-  (api) => void (instruments = create(api)),
-  () => {},
-);
+export const loaded = import("@opentelemetry/api")
+  .then((api) => void (instruments = create(api)))
+  .catch(() => {});
 
 /**
  * Measures a wait or a hold. Returns what is called at its end: of a wait with whether the lock was granted, of a hold with whether it was

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import type { Command } from "./driver.js";
-import { warn } from "./errors.js";
 import { isNotifyRefused } from "./replies.js";
 import type { Request } from "./server.js";
 import { slotOf, tagOfSlot } from "./slot.js";
@@ -10,30 +9,28 @@ import { type Answer, LATE_MS, type Wire, type Wires } from "./wire.js";
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom {
   #idle: Wire[] = [];
-  /** Those that want to wait, in the order of their coming. */
+  /** Those that want to wait, in the order of their coming. Each of the first ones has a connection. */
   readonly #line = new Set<() => void>();
 
   constructor(
     private readonly wires: Wires,
     private readonly limit: number,
-    private free = limit,
   ) {}
 
-  /** Joins the line, and calls this when a connection is free for the caller, until it leaves. Returns what leaves the room, or the line. */
+  /** Joins the line, and calls this, perhaps again, while a connection is free for the caller. Returns what leaves the line. */
   enter(call: () => void): () => void {
     this.#line.add(call);
-    this.#callNext();
+    this.#callFirst();
     return () => {
-      if (!this.#line.delete(call)) this.free++;
-      this.#callNext();
+      this.#line.delete(call);
+      this.#callFirst();
     };
   }
 
-  #callNext(): void {
+  #callFirst(): void {
+    let free = this.limit;
     for (const call of this.#line) {
-      if (this.free === 0) return;
-      this.#line.delete(call);
-      this.free--;
+      if (free-- <= 0) return;
       call();
     }
   }
@@ -70,9 +67,8 @@ export class WaitingRoom {
 /** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
 const SPARE_MS = 2000;
 
-/** After so long a silence the connections are asked whether they live, and how long they may take to say so or to subscribe. */
+/** After so long a silence the connections are asked whether they live. */
 const HEARTBEAT_MS = 4000;
-const PONG_MS = 2000;
 
 /** How long a waiter waits for the channel before it asks without it, which keeps its place. */
 const READY_MS = 3000;
@@ -103,9 +99,7 @@ export class Listener {
       const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
       if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
       const { ear, channel } = ready;
-      // In small letters: iovalkey and ioredis 5 know it only so where a connection has subscribed.
-      for (const each of [ear, wire])
-        if (performance.now() - each.aliveAt > HEARTBEAT_MS) each.send(["ping"], PONG_MS).catch(() => {});
+      for (const each of [ear, wire]) each.ping(HEARTBEAT_MS);
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
       const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
       const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];
@@ -128,7 +122,7 @@ export class Listener {
     } catch (error) {
       if (!isNotifyRefused(error)) throw error;
       const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
-      if (!this.isRefused) warn("REDIS_LOCK_WITHOUT_NOTIFY", text);
+      if (!this.isRefused) process.emitWarning(text, "RedisLockWarning", "REDIS_LOCK_WITHOUT_NOTIFY");
       this.isRefused = true;
       // It has waited for no time. The next wait is by BLOCK.
       return { reply: null, wire: undefined };
@@ -144,14 +138,13 @@ export class Listener {
     // A shard channel is of the key's slot.
     const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
     const channel = `redis-lock:${tag}${this.#id}`;
-    await ear.subscribe(channel, PONG_MS);
+    await ear.subscribe(channel);
     return { ear, channel };
   }
 
   readonly #hear = (message: Buffer) => {
-    const text = message.toString();
-    const head = /^([a-z]+) ([0-9]+) [0-9]+ /.exec(text);
-    if (head) this.#waiters.get(text.slice(head[0].length))?.({ event: head[1]!, fence: Number(head[2]) });
+    const [event, fence, , ...name] = message.toString().split(" ");
+    this.#waiters.get(name.join(" "))?.({ event: event!, fence: Number(fence) });
   };
 }
 

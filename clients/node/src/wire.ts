@@ -5,6 +5,9 @@ import { End, LATE, whenAborted, within } from "./timer.js";
 /** How long a command that does not wait may take to be answered. A connection that is silent for longer is given up. */
 export const ANSWER_MS = 5000;
 
+/** How long a connection may take to say that it lives, or to subscribe. */
+export const PONG_MS = 2000;
+
 /** How long after its time to wait a request may take to be answered. */
 export const LATE_MS = 2000;
 
@@ -58,9 +61,15 @@ export class Wire {
     return this.#run((link) => link.send(command), ms);
   }
 
+  /** After so long a silence the connection is asked whether it lives. */
+  ping(silence: number, ms = PONG_MS): void {
+    // In small letters: iovalkey and ioredis 5 know it only so where a connection has subscribed.
+    if (performance.now() - this.aliveAt >= silence) this.send(["ping"], ms).catch(() => {});
+  }
+
   /** Where a channel is not available, all are given up. */
-  subscribe(channel: string, ms: number): Promise<unknown> {
-    const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), ms);
+  subscribe(channel: string): Promise<unknown> {
+    const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), PONG_MS);
     this.#channels.set(channel, subscribed);
     subscribed.catch(() => this.close());
     return subscribed;
@@ -96,7 +105,6 @@ export class Wires {
   readonly #all = new Set<Wire>();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
-  #lookedAt = -Infinity;
 
   constructor(readonly driver: Driver) {}
 
@@ -132,13 +140,11 @@ export class Wires {
 
   /** Has a cluster client ask again where the slots are. If nobody uses it, it hears of no redirection by itself. */
   async #refresh(key: string): Promise<void> {
-    if (!this.driver.discover || performance.now() - this.#lookedAt < LOOK_AGAIN_MS) return;
+    if (!this.driver.discover) return;
+    // One look does for some time after its end, too.
     this.#looking ??= within(LOOK_FOR_NODES_MS, this.driver.discover(key), LATE)
       .catch(() => {})
-      .finally(() => {
-        this.#looking = undefined;
-        this.#lookedAt = performance.now();
-      });
+      .finally(() => setTimeout(() => (this.#looking = undefined), LOOK_AGAIN_MS).unref());
     await this.#looking;
   }
 

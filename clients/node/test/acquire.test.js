@@ -98,6 +98,21 @@ for (const { title, library, waitBy } of ways) {
         await staying;
       });
 
+    it("gives up its place also where the server takes no writes for a while", async (t) => {
+      const guard = (replicas) => server.admin.config("SET", "min-replicas-to-write", replicas);
+      t.after(() => guard(0));
+      const first = await redlock.acquire(["a"], 2000);
+      const stop = new AbortController();
+      const waiting = redlock.acquire(["a"], 60_000, { signal: stop.signal });
+      await isListening();
+      await guard(1);
+      stop.abort();
+      await assert.rejects(waiting, { name: "AbortError" });
+      await until(() => !first.isValid);
+      await guard(0);
+      await until(async () => (await server.admin.call("LOCK.INFO", "a")) === null, "nothing is left");
+    });
+
     // A slice is longer than the test may take.
     it("is granted at once, and asks nothing meanwhile", { timeout: 30_000 }, async () => {
       const first = await redlock.acquire(["a"], 30_000);
@@ -220,6 +235,9 @@ for (const { title, library, waitBy } of ways) {
         await assert.rejects(slow.acquire(["a"], 30_000, { retryCount: 1, retryDelay: 100 }));
         await second.release();
         assert.deepEqual(await server.holders("a"), []);
+        // A second release finds nothing either.
+        const releases = await server.calls("lock.release");
+        await until(async () => (await server.calls("lock.release")) > releases, "it was released again");
         const calls = await server.calls("lock.acquire");
         proxy.go();
         await until(async () => (await server.calls("lock.acquire")) > calls, "the late request has arrived");

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { type Command, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
-import { slotOf } from "../slot.js";
+import { slotOf, tagOfSlot } from "../slot.js";
 import { LATE, within } from "../timer.js";
 
 type Options = Record<string, any>;
@@ -102,14 +102,11 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
      * or, if that one is away, to any other.
      */
     async discover(key) {
-      const { slots, masters } = client;
-      const ask = (at: string) => client.sendCommand(at, false, ["LOCK.RENEW", key, randomUUID(), "1"]);
-      const last = slots[slotOf(key)]?.master;
-      if (last?.client?.isReady) return ask(key);
-      const other = masters.find((master) => master !== last && master.client?.isReady);
-      for (let i = 0; other && i < 10_000; i++)
-        if (slots[slotOf(String(i))]?.master === other) return ask(String(i));
-      return undefined;
+      const isReady = (shard: (typeof client.slots)[number]) => shard?.master.client?.isReady;
+      const own = slotOf(key);
+      const slot = isReady(client.slots[own]) ? own : client.slots.findIndex(isReady);
+      const words = ["LOCK.RENEW", key, randomUUID(), "1"];
+      return slot < 0 ? undefined : client.sendCommand(tagOfSlot(slot), false, words);
     },
   };
 }
@@ -130,7 +127,7 @@ export function ofNodeRedisSentinel(client: NodeRedisSentinel): Driver {
             own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && events.onLost());
         },
         isOpen: () => own.isReady,
-        send: (command) => own.sendCommand(false, textsOf(command), optionsOf(command)),
+        send: (command) => own.sendCommand(false, ...given(command)),
         subscribe: (channel) => own.subscribe(channel, events.onMessage, true),
         close: () => (async () => own.destroy())().catch(() => {}),
       };
@@ -155,18 +152,14 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
   return {
     connect: () => own.connect(),
     isOpen: () => own.isReady,
-    send: (command) => own.sendCommand(textsOf(command), optionsOf(command)),
+    send: (command) => own.sendCommand(...given(command)),
     subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, events.onMessage, true),
     close: () => own.isOpen && own.destroy(),
   };
 }
 
-/** node-redis takes no numbers. */
-function textsOf(command: Command): (string | Buffer)[] {
-  return command.map((arg) => (typeof arg === "number" ? String(arg) : arg));
-}
-
-/** 36 is the type of bulk strings in the protocol, a `$`. */
-function optionsOf(command: Command): object {
-  return isOfBytes(command) ? { typeMapping: { 36: Buffer } } : {};
+/** How it is given to node-redis, which takes no numbers. 36 is the type of bulk strings in the protocol, a `$`. */
+function given(command: Command): [words: (string | Buffer)[], options: object] {
+  const words = command.map((arg) => (typeof arg === "number" ? String(arg) : arg));
+  return [words, isOfBytes(command) ? { typeMapping: { 36: Buffer } } : {}];
 }
