@@ -10,11 +10,12 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Generator
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 # For how many seconds at most a server that does not answer holds up who gives up.
 IMPATIENCE = 2.0
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 
@@ -86,14 +87,9 @@ _unfinished: "set[asyncio.Task[Any]]" = set()
 def go_on(doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     task = asyncio.create_task(doing)
     _unfinished.add(task)
-    task.add_done_callback(_forget)
+    task.add_done_callback(_unfinished.discard)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
-
-
-def _forget(task: "asyncio.Task[Any]") -> None:
-    _unfinished.discard(task)
-    if not task.cancelled():
-        task.exception()
 
 
 # Do it to its end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
