@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, NamedTuple
 
 from ..replies import FingerprintError, InProgressError
-from ..results import KEEP, result_of, take
+from ..results import KEEP, result_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,11 +23,8 @@ class Response(NamedTuple):
     body: bytes
 
 
-# A response that is sent, and not kept.
 class NotKeptError(Exception):
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status)
-        self.response = response
+    """A response, its argument, that is sent and not kept."""
 
 
 # Return the first of the request's headers of this name, or nothing.
@@ -93,16 +90,15 @@ class IdempotencyMiddleware:
         # What a client has chosen is no part of the name: its braces would say in which slot it lies.
         name = self._prefix + digest(self._who(scope), key).hexdigest()
         try:
-            response = await take(self._result(name, mark=request.digest()), make)
+            response = await self._result(name, mark=request.digest()).take(make)
         except NotKeptError as error:
-            response = error.response
+            (response,) = error.args
         except InProgressError:
             response = problem(409, "A request with this Idempotency-Key is being answered.")
         except FingerprintError:
             response = problem(422, "This Idempotency-Key was used with another request.")
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
         await send({"type": "http.response.body", "body": response.body})
-        return None
 
 
 # Return the body of a request, or None when its client has gone.
