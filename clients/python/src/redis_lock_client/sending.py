@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable
 from threading import local
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from . import fallback
 from .acquire import FOLLOW, Patience
@@ -19,15 +19,10 @@ from .replies import (
     is_unknown_command,
     word_of,
 )
-from .steps import Steps
+from .steps import Steps, T
 from .telemetry import Span
 
 logger = logging.getLogger("redis_lock_client")
-
-T = TypeVar("T")
-
-# What an error about a ttl that is no option's names.
-EXTENSION = "the time of extend()"
 
 
 class Hold:
@@ -143,7 +138,8 @@ class Sender:
                 # A string that was written over the key has ended the hold.
                 if word_of(reply) != "WRONGTYPE":
                     extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
-                    raise (yield from self._told(reply, command, EXTENSION if extends else None)) from reply
+                    option = "the time of extend()" if extends else None
+                    raise (yield from self._told(reply, command, option)) from reply
                 replies[at] = None
         return replies
 
@@ -156,6 +152,8 @@ class Sender:
         while True:
             try:
                 result = yield from make(*args)
+                patience.answered()
+                return result
             except driver.error as error:
                 kind = driver.kind_of(error)
                 is_final = kind is Kind.FINAL or isinstance(error, LockError | UnsupportedError)
@@ -163,9 +161,6 @@ class Sender:
                 pause = None if is_final else patience.pause(kind, was_silent)
                 if pause is None:
                     raise
-            else:
-                patience.answered()
-                return result
             yield driver.sleep(pause)
 
     # Ask again once when the answer got lost.
