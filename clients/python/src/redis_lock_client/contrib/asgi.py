@@ -116,23 +116,22 @@ async def body_of(receive: Receive) -> bytes | None:
 # Return the whole response of the application to a request whose body was read.
 async def respond(app: App, scope: Message, body: bytes, receive: Receive) -> Response:
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-    start: Message = {}
-    parts: list[bytes] = []
+    sent: list[Message] = []
 
     async def replay() -> Message:
         return left.pop() if left else await receive()
 
     async def record(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            start.update(message)
-        elif message["type"] == "http.response.body":
-            parts.append(message.get("body", b""))
+        # It may be used again for the next one.
+        sent.append({**message})
 
     # No extension: a response is what can be kept.
     await app({**scope, "extensions": {}}, replay, record)
-    if not start:
+    start = next((message for message in sent if message["type"] == "http.response.start"), None)
+    if start is None:
         raise RuntimeError("the application has sent no response")
     headers = [(bytes(name), bytes(value)) for name, value in start.get("headers", ())]
+    parts = (message.get("body", b"") for message in sent if message["type"] == "http.response.body")
     return Response(start["status"], headers, b"".join(parts))
 
 

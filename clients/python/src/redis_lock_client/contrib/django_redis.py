@@ -41,8 +41,8 @@ class LockMixin:
         said: Any = {**this._options.get("LOCK_OPTIONS", {}), **dict(zip(ARGUMENTS, args, strict=False)), **options}
         name = this.make_key(key, version=version)
         if (client := said.pop("client", client)) is None:
-            is_sharded = hasattr(this, "get_server")
-            client = this.get_server(name) if is_sharded else this.get_client(write=True)
+            # Of shards each has its server.
+            client = this.get_server(name) if hasattr(this, "get_server") else this.get_client(write=True)
         return Lock(client, name, **said)
 
 
