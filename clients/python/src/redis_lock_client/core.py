@@ -170,15 +170,14 @@ class Core(Sender):
         return self._ends(self._release()) if self._driver.is_async else self._release()
 
     def _release(self) -> Steps[None]:
-        hold = self.local
-        token, lease, seen = hold.token, hold.lease, hold.seen
+        # A token that the caller has set has no lease.
+        token, lease, seen = self.local.token, self.local.lease or self._lease(int(FOLLOW * 1000)), self.local.seen
         if token is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", self.name)
-        lasts = lease.left() if lease and not lease.is_released else FOLLOW
-        if lease:
-            lease.releases()
+        lasts = FOLLOW if lease.is_released else lease.left()
+        lease.releases()
         try:
-            if lease and (self.at_least or self.linger is not None):
+            if self.at_least or self.linger is not None:
                 # A renewal that came after this release would prolong what it leaves, or take a hold anew.
                 yield lease.renewing.alone(self._release_token(token, lasts))
             else:

@@ -175,6 +175,7 @@ class SyncDriver(Driver):
     is_async = False
     hurry = IMPATIENCE
     mutex = Mutex
+    # Nothing goes on beside a thread that gives up.
     finish = staticmethod(lambda make, *_: run(make()))
     sleep = staticmethod(time.sleep)
 

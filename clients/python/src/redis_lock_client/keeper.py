@@ -90,12 +90,10 @@ class Keeping:
             self._lose()
             return None
         due = max(0.0, self._renew_at - now())
-        if due and not self._is_renewing:
-            return min(left, due, TURN)
-        if not self._is_renewing:
+        if not due and not self._is_renewing:
             self._is_renewing = True
             self._start_renewal()
-        return min(left, TURN)
+        return min(left, due or TURN, TURN)
 
     def is_over_by_the_clock(self) -> bool:
         return not (self._is_over or self._lease.is_released or self._lease.sure())

@@ -43,13 +43,6 @@ class ModuleMissingError(UnsupportedError):
     """The server has not loaded the module redis-lock."""
 
 
-MODULE_MISSING = (
-    "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
-    "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
-    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
-)
-
-
 # What an error word means.
 class Kind(Enum):
     # A wait goes on until its own time is over, and a release or a renewal until the lease is over.

@@ -10,19 +10,17 @@ from . import fallback
 from .acquire import FOLLOW, Patience
 from .lease import MAX_TTL_MS, TOO_SHORT_TIMEOUT, Lease, ttl_ms
 from .options import GRACE, LONGEST_GRACE, check_time
-from .replies import (
-    MODULE_MISSING,
-    Kind,
-    LockError,
-    ModuleMissingError,
-    UnsupportedError,
-    is_unknown_command,
-    word_of,
-)
+from .replies import Kind, LockError, ModuleMissingError, UnsupportedError, is_unknown_command, word_of
 from .steps import Steps, T
 from .telemetry import Span
 
 logger = logging.getLogger("redis_lock_client")
+
+MODULE_MISSING = (
+    "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
+    "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
+    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
+)
 
 
 class Hold:
