@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import fallback
+from .driver import DEFAULT_TIMEOUT
 from .lease import Clock, Lease, ttl_ms
 from .replies import UNKNOWN, Held, Kind, LockCancelledError, word_of
 from .steps import IMPATIENCE, Steps
@@ -150,8 +151,9 @@ class Attempt:
             if self.is_own or not isinstance(error, driver.error):
                 # A server that is silent holds up the caller for so long at most. What is left is done later, but not
                 # for a token that was passed: its owner may have acquired again by then.
+                hurry = DEFAULT_TIMEOUT if self.is_own else IMPATIENCE
                 with contextlib.suppress(*driver.error):
-                    yield driver.finish(partial(self.abandon, driver.hurry), IMPATIENCE, self.is_own)
+                    yield driver.finish(partial(self.abandon, hurry), IMPATIENCE, self.is_own)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.

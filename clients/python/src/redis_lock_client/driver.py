@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import IMPATIENCE, AsyncMutex, Mutex, Steps, finish, go_on, run, run_async
+from .steps import AsyncMutex, Mutex, Steps, beside, finish, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -58,8 +58,6 @@ def is_of_asyncio(client: Any) -> bool:
 # What both kinds of clients have in common.
 class Driver:
     is_async: bool
-    # How long each step may take of what is done for who gives up.
-    hurry: float
     _of_client: "ClassVar[WeakKeyDictionary[Any, Any]]" = WeakKeyDictionary()
     # Cut a connection.
     _cut: Callable[[Any], Any]
@@ -173,10 +171,7 @@ class Driver:
 # Sends by threads.
 class SyncDriver(Driver):
     is_async = False
-    hurry = IMPATIENCE
     mutex = Mutex
-    # Nothing goes on beside a thread that gives up.
-    finish = staticmethod(lambda make, *_: run(make()))
     sleep = staticmethod(time.sleep)
 
     # Use `of`.
@@ -184,6 +179,18 @@ class SyncDriver(Driver):
         super().__init__(client, library)
         # Those that nobody uses at the moment, by process, for a child has its parent's, and by node.
         self._idle: dict[tuple[int, str], list[Any]] = {}
+
+    # Do it, here or in a thread that may go on by itself after so many seconds.
+    @staticmethod
+    def finish(make: Callable[[], Steps[Any]], seconds: float = 0, may_go_on: bool = False) -> None:
+        def work() -> None:
+            with contextlib.suppress(Exception):
+                run(make())
+
+        if may_go_on:
+            beside(work, "release", seconds)
+        else:
+            run(make())
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # In a cluster all the commands of a call are for one node.
@@ -258,7 +265,6 @@ class SyncDriver(Driver):
 # Sends by tasks.
 class AsyncDriver(Driver):
     is_async = True
-    hurry = DEFAULT_TIMEOUT
     mutex = AsyncMutex
     finish = staticmethod(finish)
     sleep = staticmethod(asyncio.sleep)

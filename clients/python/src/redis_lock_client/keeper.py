@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from .lease import Lease, now, ttl_ms
-from .steps import Steps, go_on, run, run_async
+from .steps import Steps, beside, go_on, run, run_async
 
 # The longest pause in seconds after a renewal that has failed.
 SOON = 0.25
@@ -165,13 +165,7 @@ class KeepAlive(Keeping):
         self.lost.set()
         if self._on_lost:
             # It may take its time, and its errors are told as those of any thread.
-            telling = threading.Thread(target=self._on_lost, name="redis-lock on_lost", daemon=True)
-            try:
-                telling.start()
-            except RuntimeError:
-                # The process may start no more threads. This one has to go on for the others.
-                with contextlib.suppress(Exception):
-                    telling.run()
+            beside(self._on_lost, "on_lost")
 
 
 # A thread that looks at the clock, and one that renews: more of these only if a server hangs.

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
 # For how many seconds at most a server that does not answer holds up who gives up.
@@ -77,6 +77,18 @@ class AsyncMutex(asyncio.Lock):
     async def alone(self, steps: Steps[T]) -> T:
         async with self:
             return await run_async(steps)
+
+
+# Do it in a thread of its own, and wait for it for so many seconds at most.
+def beside(work: Callable[[], object], name: str, seconds: float = 0) -> None:
+    thread = Thread(target=work, name=f"redis-lock {name}", daemon=True)
+    try:
+        thread.start()
+        thread.join(seconds)
+    except RuntimeError:
+        # The process may start no more threads.
+        with contextlib.suppress(Exception):
+            thread.run()
 
 
 # A task that nothing refers to may vanish.
