@@ -90,9 +90,8 @@ def test_an_interrupted_acquire_ends_at_a_silent_server(server, proxy, way, is_g
         way.interrupt(way.lock(client).acquire, falls_silent, token=token)
         assert server.admin.exists("stock") == is_granted
         proxy.resume()
-        # By a token that was passed its owner may acquire again at once: a late release would end that hold. A thread
-        # that was interrupted does not stay for it.
-        if token is None and not way.is_sync:
+        # By a token that was passed its owner may acquire again at once: a late release would end that hold.
+        if token is None:
             until(lambda: server.calls("lock.release"), "the release")
             until(lambda: not server.admin.exists("stock"), "its end")
 

@@ -26,7 +26,9 @@ def kept(client, name="stock", **options):
     return lock
 
 
-def test_one_keeper_renews_all_the_holds_of_a_process(server, client):
+def test_one_keeper_renews_all_the_holds_of_a_process(server, client, monkeypatch):
+    # On a busy machine a renewal takes as long as if the server hung.
+    monkeypatch.setattr(keeper, "HANGS", PATIENCE)
     before = threading.active_count()
     with ExitStack() as stack:
         leases = [stack.enter_context(kept(client, f"stock{n}", timeout=3).keep_alive()) for n in range(50)]
@@ -158,9 +160,11 @@ def test_a_release_waits_for_a_renewal_under_way(server, client, monkeypatch, op
 def test_try_again_loses_nothing_until_the_lease_is_over(server, proxy):
     with redis.Redis(port=proxy.port) as client:
         lock = kept(client, timeout=3)
+        # A grant that came late has been renewed already.
+        renewals = server.calls("lock.renew")
         proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
         with lock.keep_alive() as lease:
-            assert (proxy.refusals, server.calls("lock.renew")) == (2, 1)
+            assert (proxy.refusals, server.calls("lock.renew")) == (2, renewals + 1)
             proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
             assert lock.reacquire()
             assert proxy.refusals == 4
@@ -217,7 +221,8 @@ def test_a_task_is_cancelled_by_the_end_of_the_lease_and_by_nothing_that_passes(
         tasks.now(lock.acquire())
         work = Kept(tasks, lock)
         proxy.answer(b"LOCK.RENEW", TRY_AGAIN, times=2)
-        until(lambda: server.calls("lock.renew") >= 2, "a renewal that is answered")
+        renewals = server.calls("lock.renew")
+        until(lambda: server.calls("lock.renew") > renewals, "a renewal that is answered")
         assert (proxy.refusals, work.is_lost()) == (2, False)
         proxy.pause()
         assert work.told.wait(PATIENCE)

@@ -6,12 +6,14 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import fallback
+from .driver import DEFAULT_TIMEOUT
 from .lease import Clock, Lease, ttl_ms
 from .replies import UNKNOWN, Held, Kind, LockCancelledError, word_of
-from .steps import Steps
+from .steps import IMPATIENCE, Steps
 from .telemetry import Span
 
 if TYPE_CHECKING:
@@ -147,8 +149,11 @@ class Attempt:
             # What may just have been granted must not wait for the end of its ttl. After a failure a token that was
             # passed is left as it is: its owner may ask with it.
             if self.is_own or not isinstance(error, driver.error):
+                # A server that is silent holds up the caller for so long at most. What is left is done later, but not
+                # for a token that was passed: its owner may have acquired again by then.
+                hurry = DEFAULT_TIMEOUT if self.is_own else IMPATIENCE
                 with contextlib.suppress(*driver.error):
-                    yield from lock._hurry(self)
+                    yield driver.finish(partial(self.abandon, hurry), IMPATIENCE, self.is_own)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.

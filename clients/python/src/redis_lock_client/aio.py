@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .acquire import Attempt
 from .core import Core
-from .driver import DEFAULT_TIMEOUT, AsyncDriver
+from .driver import AsyncDriver
 from .keeper import AsyncKeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
 from .libraries import theirs
 from .listener import NOTIFY_MS, Listener, Listeners
-from .steps import IMPATIENCE, Steps, finish, run_async
+from .steps import Steps, run_async
 
 if TYPE_CHECKING:
     from redis.asyncio.lock import Lock as Theirs
@@ -30,12 +30,9 @@ class Lock(Core, Theirs):
     _driver_class = AsyncDriver
     _waits = ("block", "notify")
 
-    def _hurry(self, attempt: Attempt) -> Steps[None]:
-        # Later it might release what the owner of a token that was passed has acquired meanwhile.
-        yield finish(partial(attempt.abandon, hurry=DEFAULT_TIMEOUT), IMPATIENCE, may_go_on=attempt.is_own)
-
     def _send(self, *commands: tuple[Any, ...], **how: Any) -> Any:
-        if self.wait == "block" or how.get("decodes"):
+        # One that waits would hold up the commands of others.
+        if self.wait == "block" or how.get("decodes") or "may_wait" in how:
             return super()._send(*commands, **how)
         # Over another connection they might overtake the request whose hold they end.
         return Listeners.of(self._driver, self.redis).line.send(commands)
@@ -66,8 +63,7 @@ class Lock(Core, Theirs):
 
     async def __aenter__(self) -> Self:
         """Acquire, or raise LockError."""
-        await run_async(self._enter())
-        return self
+        return await run_async(self._enter())
 
     async def __aexit__(self, *_: object) -> None:
         """Release."""
@@ -78,10 +74,6 @@ class Lock(Core, Theirs):
     ) -> bool:
         """Take the lock and return True, or return False when it was not available in time."""
         return await run_async(self._acquire(blocking, blocking_timeout, token))
-
-    async def release(self) -> None:
-        """Release the lock, also when the caller is cancelled. It can be called again if nobody has answered."""
-        await run_async(self._ends(self._release()))
 
     def keep_alive(self) -> AsyncKeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""

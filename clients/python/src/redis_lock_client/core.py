@@ -2,21 +2,18 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, Self, overload
 
 from .acquire import FOLLOW, Attempt
 from .lease import MAX_TTL_MS, Lease, ttl_ms
-from .replies import Held, Kind, LockError, LockNotOwnedError, held, word_of
+from .replies import STRING, Held, Kind, LockError, LockNotOwnedError, as_map, held, word_of
 from .sending import Sender, logger
-from .steps import Steps, run, run_async
+from .steps import P, Steps, T, run, run_async
 from .telemetry import Span
 
 if TYPE_CHECKING:
     from . import aio, lock
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Done(Generic[P, T]):
@@ -59,10 +56,6 @@ class Core(Sender):
 
     # What is asked to take a hold.
 
-    # Give up an attempt although the caller was interrupted. A server that is silent must not hold it up for long.
-    def _hurry(self, attempt: Attempt) -> Steps[None]:
-        raise NotImplementedError
-
     # Ask until it is granted, or the time is over.
     def _wait(self, attempt: Attempt) -> Steps[bool]:
         return attempt.ask(self._ask_blocking)
@@ -70,13 +63,8 @@ class Core(Sender):
     def _ask_blocking(self, attempt: Attempt) -> Steps[Any]:
         patience = attempt.patience
         command = (*attempt.request, *patience.block(self._grace_ms))
-        may_wait = patience.left_ms() / 1000
-        how = {"within": patience.within(), "binds": self.linger is not None, "may_wait": may_wait}
-        # Not among the commands of others, which it would hold up.
-        (reply,) = yield self._driver.send(self.redis, [command], **how)
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
+        how = {"binds": self.linger is not None, "may_wait": patience.left_ms() / 1000}
+        return (yield from self._ask(*command, within=patience.within(), **how))
 
     def _lease(self, ttl: int) -> Lease:
         return Lease(ttl, self.linger, self._driver.mutex())
@@ -86,24 +74,28 @@ class Core(Sender):
         lingers = () if self.linger is None else ("LINGER", min(int(self.linger * 1000), MAX_TTL_MS))
         return (self.ACQUIRE, *self._keys, token, ttl, *self._terms, *lingers)
 
-    # Return what the token holds by LOCK.INFO, which a string over a key is not part of.
-    def _held(self, token: bytes, hurry: float | None = None) -> Steps[Held | None]:
+    # Return the reply to LOCK.INFO with so many holders.
+    def _info(self, name: Any, holders: int, **how: Any) -> Steps[Mapping[bytes, Any]]:
+        try:
+            return as_map((yield from self._ask("LOCK.INFO", name, "HOLDERS", holders, "WAITERS", 0, **how)) or ())
+        except self._driver.errors.ResponseError as error:
+            if word_of(error) != "WRONGTYPE":
+                raise (yield from self._told(error, "LOCK.INFO")) from error
+            return STRING
+
+    # Return what the token holds by LOCK.INFO.
+    def _held(self, token: bytes, **how: Any) -> Steps[Held | None]:
         for name in self._names:
-            try:
-                info = yield from self._ask("LOCK.INFO", name, "HOLDERS", 2**53, "WAITERS", 0, hurry=hurry)
-            except self._driver.errors.ResponseError as error:
-                if word_of(error) != "WRONGTYPE":
-                    raise (yield from self._told(error, "LOCK.INFO")) from error
-            else:
-                if now := held(info, token):
-                    return now
+            if now := held((yield from self._info(name, 2**53, **how)), token):
+                return now
         return None
 
     # What users call, and what that is made of.
 
-    def _enter(self) -> Steps[None]:
+    def _enter(self) -> Steps[Self]:
         if not (yield from self._acquire()):
             raise LockError("Unable to acquire lock within the time specified", self.name)
+        return self
 
     def _exit(self) -> Steps[None]:
         try:
@@ -172,16 +164,20 @@ class Core(Sender):
                     yield self._driver.finish(self._release)
             raise
 
+    @Done
+    def release(self) -> Steps[None]:
+        """Release the lock, in asyncio also when it is cancelled. It can be called again if nobody has answered."""
+        return self._ends(self._release()) if self._driver.is_async else self._release()
+
     def _release(self) -> Steps[None]:
-        hold = self.local
-        token, lease, seen = hold.token, hold.lease, hold.seen
+        # A token that the caller has set has no lease.
+        token, lease, seen = self.local.token, self.local.lease or self._lease(int(FOLLOW * 1000)), self.local.seen
         if token is None:
             raise LockError("Cannot release a lock that's not owned or is already unlocked.", self.name)
-        lasts = lease.left() if lease and not lease.is_released else FOLLOW
-        if lease:
-            lease.releases()
+        lasts = FOLLOW if lease.is_released else lease.left()
+        lease.releases()
         try:
-            if lease and (self.at_least or self.linger is not None):
+            if self.at_least or self.linger is not None:
                 # A renewal that came after this release would prolong what it leaves, or take a hold anew.
                 yield lease.renewing.alone(self._release_token(token, lasts))
             else:
@@ -230,15 +226,13 @@ class Core(Sender):
         self._held_token("extend", needs_timeout=True)
         return (yield from self._extend(additional_time, replace_ttl))
 
-    @Done
-    def do_extend(self, additional_time: float, replace_ttl: bool) -> Steps[Literal[True]]:
-        """Extend the hold, by what its ttl is now or from now on."""
-        return self._extend(additional_time, replace_ttl)
-
     def _extend(self, additional_time: float, replace_ttl: bool) -> Steps[Literal[True]]:
+        """Extend the hold, by what its ttl is now or from now on."""
         token = self._held_token("extend")
         left_ms = 0 if replace_ttl else (yield from self._ttl_left_ms(token))
         return (yield from self._renewed("extend", token, ttl_ms(additional_time + left_ms / 1000)))
+
+    do_extend = Done(_extend)
 
     # Return what is left of the ttl. Nobody but the owner moves it, so it can be asked for before.
     def _ttl_left_ms(self, token: Any) -> Steps[float]:
@@ -260,11 +254,7 @@ class Core(Sender):
         token = self._held_token("reacquire", needs_timeout=True)
         return (yield from self._renewed("reacquire", token, ttl_ms(self.timeout or None)))
 
-    @Done
-    def do_reacquire(self) -> Steps[Literal[True]]:
-        """Set the hold's ttl to the lock's timeout again."""
-        token = self._held_token("reacquire")
-        return (yield from self._renewed("reacquire", token, ttl_ms(self.timeout or None)))
+    do_reacquire = reacquire
 
     def _renewed(self, doing: str, token: Any, ttl: int, lease: Lease | None = None) -> Steps[Literal[True]]:
         # A token that the caller has set has no lease.

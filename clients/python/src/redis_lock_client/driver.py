@@ -12,12 +12,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import AsyncMutex, Mutex, Steps, finish, go_on, run, run_async
+from .steps import AsyncMutex, Mutex, Steps, beside, finish, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -47,9 +47,8 @@ def kind_of_client(client: Any) -> tuple[str | None, bool]:
 
 # Return for how long a connection may be silent by the library's defaults.
 @functools.cache
-def _default_timeout(package: str) -> float | None:
-    timeout: float | None = import_module(f"{package}.connection").Connection().socket_timeout
-    return timeout
+def _default_timeout(package: str) -> Any:
+    return import_module(f"{package}.connection").Connection().socket_timeout
 
 
 def is_of_asyncio(client: Any) -> bool:
@@ -59,13 +58,15 @@ def is_of_asyncio(client: Any) -> bool:
 # What both kinds of clients have in common.
 class Driver:
     is_async: bool
-    _of_client: "WeakKeyDictionary[Any, Any]"
+    _of_client: "ClassVar[WeakKeyDictionary[Any, Any]]" = WeakKeyDictionary()
+    # Cut a connection.
+    _cut: Callable[[Any], Any]
 
     # Return the driver of a client. Raise TypeError when the client is sync and the lock is not, or the reverse.
     # All locks of a client share its driver, in asyncio those of one loop.
     @classmethod
     def of(cls, client: Any) -> Any:
-        if found := cls._of_client.get(client):
+        if isinstance(found := cls._of_client.get(client), cls):
             return found
         library, of_asyncio = kind_of_client(client)
         if library is None:
@@ -79,10 +80,7 @@ class Driver:
     def __init__(self, client: Any, library: str) -> None:
         self.library = library
         self.errors = errors = import_module(f"{library}.exceptions")
-        self.error: Any = (
-            getattr(errors, f"{library.capitalize()}Error"),
-            getattr(errors, f"{library.capitalize()}ClusterException"),
-        )
+        self.error = tuple(getattr(errors, library.capitalize() + what) for what in ("Error", "ClusterException"))
         # The server's own words, some of which the libraries count among the lost connections.
         self._answers: Any = (errors.ResponseError, errors.BusyLoadingError, errors.AuthenticationError)
         # Not the client itself, which would never be collected then.
@@ -142,7 +140,9 @@ class Driver:
             yield connection.send_packed_command(connection.pack_commands(commands))
             replies: list[Any] = []
             for _ in commands:
-                self._await_reply(connection, within)
+                # For threads only: tasks have a timeout around it.
+                if within is not None and not connection.can_read(timeout=within):
+                    raise self.errors.TimeoutError(SILENT)
                 try:
                     replies.append((yield connection.read_response(disable_decoding=not decodes)))
                 except self._answers as error:
@@ -154,13 +154,6 @@ class Driver:
             raise
         finally:
             yield give(connection)
-
-    # Wait so long for a reply, in a thread.
-    def _await_reply(self, connection: Any, within: float | None) -> None:
-        pass
-
-    def _cut(self, connection: Any) -> Any:
-        raise NotImplementedError
 
     # Let a cluster's client send it.
     def _route(self, client: Any, command: Command, decodes: bool) -> Steps[Any]:
@@ -178,10 +171,7 @@ class Driver:
 # Sends by threads.
 class SyncDriver(Driver):
     is_async = False
-    _of_client = WeakKeyDictionary()
     mutex = Mutex
-    run = staticmethod(run)
-    finish = staticmethod(lambda make: run(make()))
     sleep = staticmethod(time.sleep)
 
     # Use `of`.
@@ -189,6 +179,18 @@ class SyncDriver(Driver):
         super().__init__(client, library)
         # Those that nobody uses at the moment, by process, for a child has its parent's, and by node.
         self._idle: dict[tuple[int, str], list[Any]] = {}
+
+    # Do it, here or in a thread that may go on by itself after so many seconds.
+    @staticmethod
+    def finish(make: Callable[[], Steps[Any]], seconds: float = 0, may_go_on: bool = False) -> None:
+        def work() -> None:
+            with contextlib.suppress(Exception):
+                run(make())
+
+        if may_go_on:
+            beside(work, "release", seconds)
+        else:
+            run(make())
 
     # Return the replies, and the errors that the server answered. Raise for a lost connection.
     # In a cluster all the commands of a call are for one node.
@@ -256,10 +258,6 @@ class SyncDriver(Driver):
         connection.disconnect()
         return connection, idle.append
 
-    def _await_reply(self, connection: Any, within: float | None) -> None:
-        if within is not None and not connection.can_read(timeout=within):
-            raise self.errors.TimeoutError(SILENT)
-
     def _cut(self, connection: Any) -> None:
         connection.disconnect()
 
@@ -267,9 +265,7 @@ class SyncDriver(Driver):
 # Sends by tasks.
 class AsyncDriver(Driver):
     is_async = True
-    _of_client = WeakKeyDictionary()
     mutex = AsyncMutex
-    run = staticmethod(run_async)
     finish = staticmethod(finish)
     sleep = staticmethod(asyncio.sleep)
 

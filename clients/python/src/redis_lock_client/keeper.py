@@ -8,13 +8,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from .lease import Lease, now, ttl_ms
-from .steps import Steps, go_on, run, run_async
-
-USED = "a context of keep_alive() can be entered once only: call keep_alive() again"
+from .steps import Steps, beside, go_on, run, run_async
 
 # The longest pause in seconds after a renewal that has failed.
 SOON = 0.25
@@ -45,22 +42,19 @@ class Keeping:
         self._is_renewing = False
         self._once = threading.Lock()
 
-    # Look at it now, because something has changed, and from then on until it is over.
-    def look(self) -> None:
-        raise NotImplementedError
+    # Look at it after so many seconds, or now, because something has changed, and from then on until it is over.
+    look: Callable[..., None]
 
     # Let it be renewed while others look.
-    def _start_renewal(self) -> None:
-        raise NotImplementedError
+    _start_renewal: Callable[[], None]
 
     # Tell that it is lost.
-    def _tell(self) -> None:
-        raise NotImplementedError
+    _tell: Callable[[], None]
 
     # Begin to keep it. Only after a renewal it is known how long the lease is, unless the hold is new.
     def begin(self) -> Steps[None]:
         if self._is_over:
-            raise RuntimeError(USED)
+            raise RuntimeError("a context of keep_alive() can be entered once only: call keep_alive() again")
         if not self._is_new:
             yield from self._lock._renewed("keep alive", self._token, self._ttl_ms, self._lease)
         self._renew_at = now() + self._span / 3
@@ -96,12 +90,10 @@ class Keeping:
             self._lose()
             return None
         due = max(0.0, self._renew_at - now())
-        if due and not self._is_renewing:
-            return min(left, due, TURN)
-        if not self._is_renewing:
+        if not due and not self._is_renewing:
             self._is_renewing = True
             self._start_renewal()
-        return min(left, TURN)
+        return min(left, due or TURN, TURN)
 
     def is_over_by_the_clock(self) -> bool:
         return not (self._is_over or self._lease.is_released or self._lease.sure())
@@ -163,8 +155,8 @@ class KeepAlive(Keeping):
         """Stop renewing. Nothing is released."""
         self.stop()
 
-    def look(self) -> None:
-        KEEPER.look_at(self)
+    def look(self, seconds: float = 0) -> None:
+        KEEPER.look_at(self, seconds)
 
     def _start_renewal(self) -> None:
         KEEPER.renew(self)
@@ -173,13 +165,7 @@ class KeepAlive(Keeping):
         self.lost.set()
         if self._on_lost:
             # It may take its time, and its errors are told as those of any thread.
-            telling = threading.Thread(target=self._on_lost, name="redis-lock on_lost", daemon=True)
-            try:
-                telling.start()
-            except RuntimeError:
-                # The process may start no more threads. This one has to go on for the others.
-                with contextlib.suppress(Exception):
-                    telling.run()
+            beside(self._on_lost, "on_lost")
 
 
 # A thread that looks at the clock, and one that renews: more of these only if a server hangs.
@@ -195,8 +181,8 @@ class Keeper:
         self._jobs: deque[tuple[float, KeepAlive]] = deque()
         self._threads = 0
 
-    # Look at it now, because something has changed, or after so many seconds, and from then on until it is over.
-    def look_at(self, kept: KeepAlive, seconds: float = 0.0) -> None:
+    # Look at it after so many seconds, and no more at what was planned before.
+    def look_at(self, kept: KeepAlive, seconds: float) -> None:
         with self._changed:
             kept.number = next(self._numbers)
             heapq.heappush(self._looks, (now() + seconds, kept.number, kept))
@@ -272,9 +258,7 @@ class AsyncKeepAlive(Keeping):
         await run_async(self.begin())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         """Stop renewing. Nothing is released."""
         self.stop()
         if not self._is_lost:
@@ -294,17 +278,14 @@ class AsyncKeepAlive(Keeping):
         return self._is_lost or self.is_over_by_the_clock()
 
     # The body may be who runs this: it is cancelled where it waits only.
-    def look(self) -> None:
-        self._look_after(0)
-
-    def _look_after(self, seconds: float) -> None:
+    def look(self, seconds: float = 0) -> None:
         if self._clock:
             self._clock.cancel()
         self._clock = asyncio.get_running_loop().call_later(seconds, self._turn)
 
     def _turn(self) -> None:
         if (again := self.next_look()) is not None:
-            self._look_after(again)
+            self.look(again)
 
     # One that is under way when the context ends comes to its end: cancelled, it would cut the connection that a hold
     # with linger is bound to, or come after the release.
@@ -319,8 +300,3 @@ class AsyncKeepAlive(Keeping):
         if not self._is_new:
             self._is_lost = True
             self._body.cancel()
-
-    def stop(self) -> None:
-        super().stop()
-        if self._clock:
-            self._clock.cancel()

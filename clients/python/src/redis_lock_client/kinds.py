@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Unpack
 
 from .core import Core, Done
 from .options import LockOptions
-from .replies import available, word_of
+from .replies import available
 from .steps import Steps
 
 # The most permits that the module takes.
@@ -50,8 +50,6 @@ class SemaphoreCore(Core):
     callers name different numbers, the smallest one counts while its caller holds. `locked` is whether none is free.
     """
 
-    permits: int
-
     def __init__(self, redis: Any, name: str | bytes, permits: int, **options: Unpack[LockOptions]) -> None:
         """Take the number of permits, then the options of `Lock`."""
         super().__init__(redis, name, **options)
@@ -62,14 +60,7 @@ class SemaphoreCore(Core):
 
     def _available(self) -> Steps[int]:
         yield from self._falls_back()
-        try:
-            info = yield from self._once_more(self._ask, "LOCK.INFO", self.name, "HOLDERS", 0, "WAITERS", 0)
-        except self._driver.errors.ResponseError as error:
-            # An old client's lock.
-            if word_of(error) == "WRONGTYPE":
-                return 0
-            raise (yield from self._told(error, "LOCK.INFO")) from error
-        return available(info, self.permits)
+        return available((yield from self._once_more(self._info, self.name, 0)), self.permits)
 
     @Done
     def available(self) -> Steps[int]:

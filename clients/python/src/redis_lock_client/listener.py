@@ -44,13 +44,7 @@ class Line:
         self._queue.extend(queued)
         if self._sending is None or self._sending.done():
             self._sending = go_on(self._send())
-        try:
-            await asyncio.wait([reply for _, reply in queued])
-        except asyncio.CancelledError:
-            for _, reply in queued:
-                reply.cancel()
-            raise
-        return [reply.result() for _, reply in queued]
+        return await asyncio.gather(*(reply for _, reply in queued))
 
     async def _send(self) -> None:
         batch: list[tuple[Command, asyncio.Future[Any]]] = []
@@ -88,7 +82,7 @@ class Subscriber:
         self.is_lost = False
         self._errors = listeners.driver.errors
         self._listeners = listeners
-        self._connection = connection
+        self.connection = connection
         self._subscribe = subscribe
         # Silent for so long, the server is asked whether it is still there.
         self._pulse = listeners.driver.socket_timeout or DEFAULT_TIMEOUT
@@ -99,19 +93,11 @@ class Subscriber:
 
     # Return when the server has confirmed the channel. Raise when it refuses, or is lost.
     async def subscribe(self, channel: bytes) -> None:
-        await asyncio.shield(self._connected)
-        # Lost before this task had its turn: nobody would end what is added to the channels now.
-        if self.is_lost:
-            raise self._errors.ConnectionError(CLOSED)
         if channel not in self._channels:
             self._channels[channel] = _future()
             # Not sent by this task: it would come behind those that only wait, and may be cancelled.
             go_on(self._send(channel))
         await asyncio.shield(self._channels[channel])
-
-    # Return where it has connected to.
-    def address(self) -> tuple[str, int]:
-        return self._connection.host, self._connection.port
 
     # Close the connection. All who wait are told that it is lost.
     def close(self) -> None:
@@ -126,23 +112,23 @@ class Subscriber:
             self._listeners.lost(self)
 
     async def _send(self, channel: bytes) -> None:
+        await asyncio.shield(self._connected)
         try:
-            await self._connection.send_command(self._subscribe, channel)
+            await self.connection.send_command(self._subscribe, channel)
         except Exception:
             self.close()
 
     async def _listen(self) -> None:
-        reason: Exception = self._errors.ConnectionError(CLOSED)
         try:
             # A server that hangs accepts a connection, and says nothing.
             async with asyncio.timeout(self._pulse):
-                await self._connection.connect()
+                await self.connection.connect()
             self._connected.set_result(None)
             is_quiet = False
             # Before Python 3.12 a cancellation may be swallowed.
             while not self.is_lost:
                 # That it refuses a channel ends all of them.
-                message = await self._connection.read_response(timeout=self._pulse)
+                message = await self.connection.read_response(timeout=self._pulse)
                 if message is not None:
                     self._heard(message)
                 elif is_quiet or not self._channels:
@@ -152,13 +138,13 @@ class Subscriber:
                     await self._send(next(iter(self._channels)))
                 is_quiet = message is None
         except TimeoutError:
-            reason = self._errors.TimeoutError(SILENT)
+            self._lose(self._errors.TimeoutError(SILENT))
         except Exception as error:
-            reason = error
+            self._lose(error)
         finally:
-            self._lose(reason)
+            self._lose(self._errors.ConnectionError(CLOSED))
             with contextlib.suppress(Exception):
-                await self._connection.disconnect(nowait=True)
+                await self.connection.disconnect(nowait=True)
 
     def _heard(self, message: list[Any]) -> None:
         kind, channel = message[:2]
@@ -175,7 +161,7 @@ class Subscriber:
 class Listener:
     # Use `Listeners.listen`.
     def __init__(self, listeners: "Listeners", key: bytes, trusts_messages: bool) -> None:
-        self.subscriber: Subscriber | None = None
+        self.subscriber: Any = None
         # If not, a fence that it hears of may be that of a grant which was not made, or of another hold.
         self.trusts_messages = trusts_messages
         self.is_granted = False
@@ -193,8 +179,8 @@ class Listener:
 
     # Return whether the subscription is where the client's commands go. If not, it ends.
     def is_at_the_primary(self) -> bool:
-        address = self._listeners.primary_address(self._key)
-        if self.subscriber is None or address in (None, self.subscriber.address()):
+        address, connection = self._listeners.primary_address(self._key), self.subscriber.connection
+        if address in (None, (connection.host, connection.port)):
             return True
         self.subscriber.close()
         return False
@@ -307,9 +293,8 @@ class Listeners:
     def _subscriber(self, node: str, pool: Any, subscribe: str) -> Subscriber:
         found = self._subscribers.get(node)
         if found is None or found.is_lost:
-            more = {"protocol": 2, "decode_responses": False}
             # In RESP2 messages and replies come in one stream.
-            connection = self.driver.connection_beside(pool, **more)
+            connection = self.driver.connection_beside(pool, protocol=2, decode_responses=False)
             found = self._subscribers[node] = Subscriber(self, connection, subscribe)
         return found
 
@@ -322,20 +307,17 @@ class Listeners:
             # Not from the module.
             return
         waiting = self._waiting.get((key, token), ())
+        # As the reply to a request that blocks.
+        said = "CANCELLED the wait was ended by LOCK.CANCEL"
+        error = self.driver.errors.ResponseError(said) if event == b"cancelled" else None
         for listener in waiting:
-            if event == b"cancelled":
-                # As the reply to a request that blocks.
-                listener.tell(None, self.driver.errors.ResponseError("CANCELLED the wait was ended by LOCK.CANCEL"))
-            else:
-                listener.tell(fence if event == b"granted" else None)
+            listener.tell(fence if event == b"granted" else None, error)
+            if event == b"tryagain" and listener.subscriber:
+                # The server handed its role or the slot on: listen where the keys are now.
+                listener.subscriber.close()
         if event == b"granted" and not waiting and (keys := self._given_up.get((key, token))):
             # Release what nobody wants any more. That the client is gone, for instance, is of no interest.
             go_on(self.line.send([("LOCK.RELEASE", each, token) for each in keys]))
-        elif event == b"tryagain":
-            # The server handed its role or the slot on: listen where the keys are now.
-            for listener in waiting:
-                if listener.subscriber:
-                    listener.subscriber.close()
 
     # Let all who hear by this connection ask what has become of their requests.
     def lost(self, subscriber: Subscriber) -> None:

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from .acquire import Attempt
 from .core import Core
 from .driver import SyncDriver
 from .keeper import KeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
 from .libraries import theirs
-from .steps import IMPATIENCE, Steps, run
+from .steps import run
 
 if TYPE_CHECKING:
     from redis.lock import Lock as Theirs
@@ -29,13 +28,9 @@ class Lock(Core, Theirs):
     _driver_class = SyncDriver
     _waits = ("block",)
 
-    def _hurry(self, attempt: Attempt) -> Steps[None]:
-        return attempt.abandon(hurry=IMPATIENCE)
-
     def __enter__(self) -> Self:
         """Acquire, or raise LockError."""
-        run(self._enter())
-        return self
+        return run(self._enter())
 
     def __exit__(self, *_: object) -> None:
         """Release."""
@@ -50,10 +45,6 @@ class Lock(Core, Theirs):
     ) -> bool:
         """Take the lock and return True, or return False when it was not available in time."""
         return run(self._acquire(blocking, blocking_timeout, token, sleep))
-
-    def release(self) -> None:
-        """Release the lock. It can be called again when the server has not answered."""
-        run(self._release())
 
     def keep_alive(self, on_lost: Callable[[], object] | None = None) -> KeepAlive:
         """Return a context that renews the hold at a third of its timeout, and calls `on_lost` when it is lost."""

@@ -3,15 +3,12 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, NotRequired, TypedDict, Unpack
 
 from . import aio, lock
 from .driver import is_of_asyncio
 from .options import check_time
-from .steps import Steps
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from .steps import P, Steps, T, run, run_async
 
 # Of a function that a sync lock is to be held for.
 RUNS_LATER = (
@@ -52,10 +49,11 @@ def lock_of_job(redis: Any, name: str | bytes, *, at_most: float, at_least: floa
     return once
 
 
-# Raise TypeError for an async function or a generator: the lock would be released before it has begun.
-def refuse_what_runs_later(function: Callable[..., Any]) -> None:
+# Raise TypeError for an async function or a generator, unless the client is for asyncio: the lock would be released
+# before it has begun.
+def refuse_what_runs_later(function: Callable[..., Any], redis: Any = None) -> None:
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    if any(is_of_kind(function) for is_of_kind in kinds):
+    if not is_of_asyncio(redis) and any(is_of_kind(function) for is_of_kind in kinds):
         raise TypeError(f"{function} {RUNS_LATER}")
 
 
@@ -83,8 +81,7 @@ def run_once(redis: Any, name: str | bytes, job: Callable[[], Any], **options: U
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
     `redis_lock_client`. With a client for asyncio the job is a coroutine function, and the call is to be awaited.
     """
-    if not is_of_asyncio(redis):
-        refuse_what_runs_later(job)
+    refuse_what_runs_later(job, redis)
     once = lock_of_job(redis, name, **options)
 
     def steps() -> Steps[TaskResult[Any]]:
@@ -95,7 +92,7 @@ def run_once(redis: Any, name: str | bytes, job: Callable[[], Any], **options: U
         finally:
             yield from once._exit()
 
-    return once._driver.run(steps())
+    return (run_async if is_of_asyncio(redis) else run)(steps())
 
 
 # Return what `call` does under the name of the function, for asyncio as a coroutine function.

@@ -12,9 +12,7 @@ class LockError(*theirs("exceptions", "LockError")):  # type: ignore[misc]
 
     def __init__(self, message: str | None = None, lock_name: Any = None) -> None:
         """Take the text and the name of the lock."""
-        super().__init__(message)
-        self.message = message
-        self.lock_name = lock_name
+        super().__init__(message, lock_name)
 
 
 class LockNotOwnedError(LockError, *theirs("exceptions", "LockNotOwnedError")):  # type: ignore[misc]
@@ -43,13 +41,6 @@ NotSupportedError = UnsupportedError
 
 class ModuleMissingError(UnsupportedError):
     """The server has not loaded the module redis-lock."""
-
-
-MODULE_MISSING = (
-    "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
-    "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
-    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
-)
 
 
 # What an error word means.
@@ -118,9 +109,12 @@ class Held(NamedTuple):
 UNKNOWN = Held(0, "", 0, 0)
 
 
+# What stands for the reply to LOCK.INFO where an old client's string lies under the key.
+STRING = {b"mode": b"exclusive"}
+
+
 # Return the token's hold out of the reply to LOCK.INFO, or None when it holds nothing.
-def held(info: Any, token: bytes) -> Held | None:
-    lock = as_map(info or ())
+def held(lock: Mapping[bytes, Any], token: bytes) -> Held | None:
     for holder in map(as_map, lock.get(b"holders", ())):
         if holder[b"token"] == token:
             return Held(holder[b"fence"], lock[b"mode"].decode(), lock.get(b"limit", 1), holder[b"ttl"])
@@ -128,8 +122,7 @@ def held(info: Any, token: bytes) -> Held | None:
 
 
 # Return how many permits are free by the reply to LOCK.INFO.
-def available(info: Any, permits: int) -> int:
-    lock = as_map(info or ())
+def available(lock: Mapping[bytes, Any], permits: int) -> int:
     if lock.get(b"mode") == b"exclusive":
         return 0
     limit: int = lock.get(b"limit", permits)

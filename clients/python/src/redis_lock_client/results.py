@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 from . import aio, lock
 from .acquire import FAILOVER, Attempt
-from .core import Core
+from .core import Core, Done
 from .driver import is_of_asyncio
 from .keeper import AsyncKeepAlive, KeepAlive
 from .lease import ttl_ms
@@ -126,27 +126,24 @@ class ResultCore(Core):
         self._early, self._pack, self._unpack, self._mark = early, pack, unpack, mark
         self._since = 0.0
         # The value as it is stored, or None.
-        self.found: bytes | None = None
+        self.found: Any = None
 
-    def _ask_blocking(self, attempt: Attempt) -> Steps[int | None]:
+    def _ask_blocking(self, attempt: Attempt) -> Steps[Any]:
         reply = yield from super()._ask_blocking(attempt)
-        fence: int | None = reply
-        self.found = None
-        if isinstance(reply, list):
-            self.found, fence = reply
-        elif isinstance(reply, bytes):
-            self.found, fence = reply, None
+        if isinstance(reply, bytes):
             attempt.patience.ends()
+            reply = [reply, None]
+        self.found, fence = reply if isinstance(reply, list) else (None, reply)
         return fence
 
     def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
         told = yield from super()._told(error, command, option)
         return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
 
-    # Return the value, made by this call or by another one.
+    @Done
     def take(self, make: Callable[[], Any]) -> Steps[Any]:
+        """Return the value, made by this call or by another one."""
         if not (yield from self._look()):
-            assert self.found is not None
             return self._opened(self.found)
         kept = self._keeping(self, is_new=True)
         try:
@@ -195,19 +192,16 @@ class ResultCore(Core):
         lease.releases()
         save = ("LOCK.EXEC", self.name, token, "SET", self._result, value, "PX", self._keep_ms)
         release = ("LOCK.RELEASE", self.name, token)
-        is_lost, failure = False, None
         try:
             yield from self._retrying(patience, self._answers, save, release)
+            self._forget(token, seen)
         except self._driver.error as error:
             is_lost = word_of(error) == "NOTHELD"
+            self._forget(token, seen, is_lost)
             if not is_lost and self._driver.kind_of(error) is Kind.FINAL:
-                failure = yield from self._told(error, "LOCK.EXEC")
-            else:
-                # It is a value all the same, for the caller that has made it.
-                logger.warning("A value of %r may not be stored: %s", self._result, error)
-        self._forget(token, seen, is_lost)
-        if failure:
-            raise failure
+                raise (yield from self._told(error, "LOCK.EXEC")) from error
+            # It is a value all the same, for the caller that has made it.
+            logger.warning("A value of %r may not be stored: %s", self._result, error)
 
     # Return the value as bytes.
     def _packed(self, value: Any) -> bytes:
@@ -235,11 +229,6 @@ def result_of(redis: Any, name: str | bytes, **options: Any) -> Any:
     return (AsyncResult if is_of_asyncio(redis) else Result)(redis, name, **options)
 
 
-# Return the value, or in asyncio what leads to it.
-def take(result: Any, make: Callable[[], Any]) -> Any:
-    return result._driver.run(result.take(make))
-
-
 def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpack[ResultOptions]) -> Any:
     """Return the value under the key `name`. One of all callers makes it, and the others wait and get it.
 
@@ -258,9 +247,8 @@ def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpa
     meanwhile gets its value, which is not stored. A server without LOCK.ONCE raises UnsupportedError or
     ModuleMissingError.
     """
-    if not is_of_asyncio(redis):
-        refuse_what_runs_later(make)
-    return take(result_of(redis, name, **options), make)
+    refuse_what_runs_later(make, redis)
+    return result_of(redis, name, **options).take(make)
 
 
 # Return what names the key of a call.
@@ -311,13 +299,11 @@ def idempotent(
     `key` and the options are those of `single_flight`. `fingerprint` is a function of the same arguments that returns
     what they must have in common; without it the arguments must be JSON.
     """
-    more = {"keep": KEEP, **options, "early": None}
-    return _decorating(
-        redis,
-        key,
-        more,
-        lambda function: fingerprint or functools.partial(json_of, function, inspect.signature(function)),
-    )
+
+    def marks(function: Callable[..., Any]) -> Callable[..., str | bytes]:
+        return fingerprint or functools.partial(json_of, function, inspect.signature(function))
+
+    return _decorating(redis, key, {"keep": KEEP, **options, "early": None}, marks)
 
 
 # Return what decorates a function. Values are marked by what `marks` makes of the arguments, so that other arguments
@@ -333,8 +319,7 @@ def _decorating(redis: Any, key: Key, options: Any, marks: Callable[..., Any]) -
             if say:
                 said = say(*args, **kwargs)
                 more = {**options, "mark": hashlib.sha256(said.encode() if isinstance(said, str) else said).digest()}
-            result = result_of(redis, name(*args, **kwargs), **more)
-            return take(result, functools.partial(function, *args, **kwargs))
+            return result_of(redis, name(*args, **kwargs), **more).take(functools.partial(function, *args, **kwargs))
 
         return wrapping(redis, function, call)  # type: ignore[return-value]
 

@@ -4,30 +4,23 @@ import logging
 import os
 from collections.abc import Callable
 from threading import local
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from . import fallback
 from .acquire import FOLLOW, Patience
 from .lease import MAX_TTL_MS, TOO_SHORT_TIMEOUT, Lease, ttl_ms
 from .options import GRACE, LONGEST_GRACE, check_time
-from .replies import (
-    MODULE_MISSING,
-    Kind,
-    LockError,
-    ModuleMissingError,
-    UnsupportedError,
-    is_unknown_command,
-    word_of,
-)
-from .steps import Steps
+from .replies import Kind, LockError, ModuleMissingError, UnsupportedError, is_unknown_command, word_of
+from .steps import Steps, T
 from .telemetry import Span
 
 logger = logging.getLogger("redis_lock_client")
 
-T = TypeVar("T")
-
-# What an error about a ttl that is no option's names.
-EXTENSION = "the time of extend()"
+MODULE_MISSING = (
+    "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
+    "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
+    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
+)
 
 
 class Hold:
@@ -143,7 +136,8 @@ class Sender:
                 # A string that was written over the key has ended the hold.
                 if word_of(reply) != "WRONGTYPE":
                     extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
-                    raise (yield from self._told(reply, command, EXTENSION if extends else None)) from reply
+                    option = "the time of extend()" if extends else None
+                    raise (yield from self._told(reply, command, option)) from reply
                 replies[at] = None
         return replies
 
@@ -156,6 +150,8 @@ class Sender:
         while True:
             try:
                 result = yield from make(*args)
+                patience.answered()
+                return result
             except driver.error as error:
                 kind = driver.kind_of(error)
                 is_final = kind is Kind.FINAL or isinstance(error, LockError | UnsupportedError)
@@ -163,9 +159,6 @@ class Sender:
                 pause = None if is_final else patience.pause(kind, was_silent)
                 if pause is None:
                     raise
-            else:
-                patience.answered()
-                return result
             yield driver.sleep(pause)
 
     # Ask again once when the answer got lost.

@@ -9,12 +9,13 @@ import math
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator
-from threading import Lock
-from typing import Any, TypeVar
+from threading import Lock, Thread
+from typing import Any, ParamSpec, TypeVar
 
 # For how many seconds at most a server that does not answer holds up who gives up.
 IMPATIENCE = 2.0
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 
@@ -78,6 +79,18 @@ class AsyncMutex(asyncio.Lock):
             return await run_async(steps)
 
 
+# Do it in a thread of its own, and wait for it for so many seconds at most.
+def beside(work: Callable[[], object], name: str, seconds: float = 0) -> None:
+    thread = Thread(target=work, name=f"redis-lock {name}", daemon=True)
+    try:
+        thread.start()
+        thread.join(seconds)
+    except RuntimeError:
+        # The process may start no more threads.
+        with contextlib.suppress(Exception):
+            thread.run()
+
+
 # A task that nothing refers to may vanish.
 _unfinished: "set[asyncio.Task[Any]]" = set()
 
@@ -86,14 +99,9 @@ _unfinished: "set[asyncio.Task[Any]]" = set()
 def go_on(doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
     task = asyncio.create_task(doing)
     _unfinished.add(task)
-    task.add_done_callback(_forget)
+    task.add_done_callback(_unfinished.discard)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
-
-
-def _forget(task: "asyncio.Task[Any]") -> None:
-    _unfinished.discard(task)
-    if not task.cancelled():
-        task.exception()
 
 
 # Do it to its end, whatever becomes of the caller: it may be cancelled many times, and its loop end.

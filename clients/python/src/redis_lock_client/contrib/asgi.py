@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, NamedTuple
 
 from ..replies import FingerprintError, InProgressError
-from ..results import KEEP, result_of, take
+from ..results import KEEP, result_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,11 +23,8 @@ class Response(NamedTuple):
     body: bytes
 
 
-# A response that is sent, and not kept.
 class NotKeptError(Exception):
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status)
-        self.response = response
+    """A response, its argument, that is sent and not kept."""
 
 
 # Return the first of the request's headers of this name, or nothing.
@@ -93,16 +90,15 @@ class IdempotencyMiddleware:
         # What a client has chosen is no part of the name: its braces would say in which slot it lies.
         name = self._prefix + digest(self._who(scope), key).hexdigest()
         try:
-            response = await take(self._result(name, mark=request.digest()), make)
+            response = await self._result(name, mark=request.digest()).take(make)
         except NotKeptError as error:
-            response = error.response
+            (response,) = error.args
         except InProgressError:
             response = problem(409, "A request with this Idempotency-Key is being answered.")
         except FingerprintError:
             response = problem(422, "This Idempotency-Key was used with another request.")
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
         await send({"type": "http.response.body", "body": response.body})
-        return None
 
 
 # Return the body of a request, or None when its client has gone.
@@ -120,23 +116,22 @@ async def body_of(receive: Receive) -> bytes | None:
 # Return the whole response of the application to a request whose body was read.
 async def respond(app: App, scope: Message, body: bytes, receive: Receive) -> Response:
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-    start: Message = {}
-    parts: list[bytes] = []
+    sent: list[Message] = []
 
     async def replay() -> Message:
         return left.pop() if left else await receive()
 
     async def record(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            start.update(message)
-        elif message["type"] == "http.response.body":
-            parts.append(message.get("body", b""))
+        # It may be used again for the next one.
+        sent.append({**message})
 
     # No extension: a response is what can be kept.
     await app({**scope, "extensions": {}}, replay, record)
-    if not start:
+    start = next((message for message in sent if message["type"] == "http.response.start"), None)
+    if start is None:
         raise RuntimeError("the application has sent no response")
     headers = [(bytes(name), bytes(value)) for name, value in start.get("headers", ())]
+    parts = (message.get("body", b"") for message in sent if message["type"] == "http.response.body")
     return Response(start["status"], headers, b"".join(parts))
 
 

@@ -35,7 +35,7 @@ class Once(Task):
         """Run the task, or return what `skipped` returns."""
         if self.lock_client is None or is_of_asyncio(self.lock_client) or self.at_most is None:
             raise TypeError(f"the task {self.name} needs lock_client and at_most, and no client for asyncio")
-        name = self._lock_name(args, kwargs)
+        name = str(naming(self.run, self.lock_name)(*args, **kwargs)) if self.lock_name else f"once:{self.name}"
         options: Any = {option: getattr(self, option) for option in ("at_most", "at_least", "linger", "fallback")}
         once = lock_of_job(self.lock_client, name, **options)
         if not once.acquire():
@@ -53,6 +53,3 @@ class Once(Task):
     def skipped(self, name: str) -> Any:
         """Return the result of a call that has not run, because another one has: None, unless this is overridden."""
         logger.info("The task %s was skipped: %s is held.", self.name, name)
-
-    def _lock_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        return str(naming(self.run, self.lock_name)(*args, **kwargs)) if self.lock_name else f"once:{self.name}"

@@ -12,7 +12,7 @@ CACHES = {"default": {
 
 import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, Unpack
 
 from django.core.cache import caches
 from django_redis.client import DefaultClient
@@ -21,13 +21,10 @@ from django_redis.client.sentinel import SentinelClient
 from ..lock import Lock
 from ..once import call_now, refuse_what_runs_later
 from ..options import LockOptions
-from ..results import naming
+from ..results import F, naming
 
 # The arguments of django-redis' own after `key` and `version`.
 ARGUMENTS = ("timeout", "sleep", "blocking", "blocking_timeout", "client", "thread_local")
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class LockMixin:
@@ -44,8 +41,8 @@ class LockMixin:
         said: Any = {**this._options.get("LOCK_OPTIONS", {}), **dict(zip(ARGUMENTS, args, strict=False)), **options}
         name = this.make_key(key, version=version)
         if (client := said.pop("client", client)) is None:
-            is_sharded = hasattr(this, "get_server")
-            client = this.get_server(name) if is_sharded else this.get_client(write=True)
+            # Of shards each has its server.
+            client = this.get_server(name) if hasattr(this, "get_server") else this.get_client(write=True)
         return Lock(client, name, **said)
 
 
@@ -57,24 +54,22 @@ class SentinelLockClient(LockMixin, SentinelClient):
     """django-redis' client for Sentinel with the module's locks."""
 
 
-def locked(
-    name: str, *, cache: str = "default", **options: Unpack[LockOptions]
-) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def locked(name: str, *, cache: str = "default", **options: Unpack[LockOptions]) -> Callable[[F], F]:
     """Let a function, a view for instance, run only while it holds a lock of the cache.
 
     The name may contain arguments of the function: `@locked("invoice:{pk}", timeout=30)`. When the lock is not
     available within its `blocking_timeout`, LockError is raised and the function is not run.
     """
 
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+    def decorate(function: F) -> F:
         refuse_what_runs_later(function)
         name_of = naming(function, name)
 
         @functools.wraps(function)
-        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        def run(*args: Any, **kwargs: Any) -> Any:
             with caches[cache].lock(name_of(*args, **kwargs), **options):
                 return call_now(functools.partial(function, *args, **kwargs))
 
-        return run
+        return run  # type: ignore[return-value]
 
     return decorate
