@@ -37,7 +37,7 @@ func (r *RedisLock) RunOnce(
 			err = errors.Join(err, failed)
 		}
 	}()
-	within, cancel := mutex.current().Context(ctx)
+	within, cancel := mutex.hold.Load().Context(ctx)
 	defer cancel()
 	return true, job(within, mutex)
 }

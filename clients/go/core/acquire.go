@@ -41,7 +41,7 @@ type Client struct {
 	Fallback bool     // locks without the module are allowed
 	Observer Observer // is told of waits and holds; nil: nobody is
 
-	choice atomic.Int32 // whether locks are the module's, once that is known
+	falling atomic.Pointer[bool] // whether locks are those of the fallback; nil: nobody knows yet
 }
 
 // An Observer is told of every wait and every hold, as for traces and metrics. It is safe for concurrent use.
@@ -247,10 +247,9 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 			a.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
 	}
-	switch {
-	case a.fence != 0 && a.lock.Linger != 0:
+	if a.lingers() {
 		a.depend(conn)
-	case conn != nil:
+	} else if conn != nil {
 		conn.Release()
 	}
 	return reply
@@ -262,7 +261,7 @@ func (a *attempt) renewAnew(ctx context.Context, over sender) driver.Reply {
 	a.known = a.sent
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	return a.renewal(within, over)
+	return a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds())
 }
 
 // goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
@@ -330,7 +329,7 @@ func (a *attempt) giveBack(ctx context.Context) {
 	}
 	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
 		// What ended our wait may have ended this connection, too: there is time for another one.
-		reply, _, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
+		reply, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
 		if !a.outrun || reply.Err != nil || number(reply) != 0 {
 			break
 		}

@@ -14,17 +14,14 @@ const tryAgain = 200 * time.Millisecond
 // Renew begins the lease anew. It returns false when the hold is over, by the server's word or by this machine's clock. What passes is
 // tried again until then. A hold that lingers is bound to another connection if its own has broken.
 func (h *Hold) Renew(ctx context.Context) (bool, error) {
-	reply, sent, _ := h.insist(ctx, h.Until(), h.sendRenewal)
-	switch {
-	case number(reply) == 1:
-		return h.heard(sent, true), nil // A release may have come between.
-	case reply.Err == nil:
+	reply, _ := h.insist(ctx, h.Until(), h.sendRenewal)
+	if reply.Err == nil && number(reply) == 0 {
 		h.finish(true)
 	}
-	if h.isOver() {
+	if h.isOver() { // A release may have come between, too.
 		return false, nil
 	}
-	return false, reply.Err
+	return reply.Err == nil, reply.Err
 }
 
 // sendRenewal sends a renewal once, unless the hold is over. That of a hold that lingers goes over its own connection, and proves that
@@ -55,9 +52,14 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	return h.bind(within)
 }
 
-// renewal sends a renewal over one of both.
+// renewal sends a renewal over one of both, and notes its success.
 func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
-	return h.send(ctx, over, "LOCK.RENEW", h.lock.Expiry.Milliseconds())
+	sent := time.Now()
+	reply := h.send(ctx, over, "LOCK.RENEW", h.lock.Expiry.Milliseconds())
+	if number(reply) == 1 {
+		h.heard(sent, true)
+	}
+	return reply
 }
 
 // bind renews a hold over a new connection, and binds the hold to that, which only an acquire does. A renewal that has succeeded counts

@@ -139,35 +139,32 @@ func (h *Hold) over() bool {
 // finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted.
 func (h *Hold) finish(lost bool) (lease time.Time) {
 	h.mu.Lock()
-	lease, observed := h.lease(), h.observed
-	h.observed = nil
-	if h.overAt.IsZero() {
+	lease, ends := h.lease(), h.overAt.IsZero()
+	if ends {
 		h.overAt = time.Now()
+		h.timer.Stop()
 		h.end(cmp.Or(h.failure, ErrNotHeld))
 	}
-	h.timer.Stop()
 	h.mu.Unlock()
-	if observed != nil {
-		observed(lost)
+	if ends && h.observed != nil {
+		h.observed(lost)
 	}
 	return lease
 }
 
-// heard notes that the server has answered a request on the hold's connection, or has renewed the hold. false: it is over.
-func (h *Hold) heard(sent time.Time, renewed bool) bool {
+// heard notes that the server has answered a request on the hold's connection, or has renewed the hold, if that is not over. The
+// requests of a hold are sent one after the other.
+func (h *Hold) heard(sent time.Time, renewed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over() {
-		return false
+		return
 	}
-	if h.known.Before(sent) {
-		h.known = sent
-	}
-	if renewed && h.sent.Before(sent) {
+	h.known = sent
+	if renewed {
 		h.sent = sent
 	}
 	h.timer.Reset(time.Until(h.lease()))
-	return !h.over()
 }
 
 // Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
@@ -200,7 +197,7 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	if asks {
 		<-h.asking
 	}
-	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
+	reply, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unheard = h.unheard || unheard
@@ -221,7 +218,7 @@ func (h *Hold) turn(ctx context.Context) bool {
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
 func (h *Hold) Check(ctx context.Context) (bool, error) {
-	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
+	reply, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
 	return number(reply) != 0 && !h.isOver(), reply.Err
 }
 
@@ -275,27 +272,26 @@ func (h *Hold) sends(command string, args ...any) func(context.Context) driver.R
 }
 
 // insist sends a request of the owner until the server has decided. What passes is tried again until a time, and what has no answer a
-// few times. It returns when the request was sent that was answered, and whether another one may have reached the server.
+// few times. unheard tells whether one that was not answered may have reached the server.
 func (h *Hold) insist(
 	ctx context.Context, until time.Time, send func(context.Context) driver.Reply,
-) (reply driver.Reply, sent time.Time, unheard bool) {
+) (reply driver.Reply, unheard bool) {
 	const tries = 4
 	if h.token == "" { // Nobody has it.
-		return driver.Reply{Value: int64(0)}, time.Time{}, false
+		return driver.Reply{Value: int64(0)}, false
 	}
 	if until.IsZero() {
 		until = time.Now().Add(h.lock.surely(h.lock.Expiry))
 	}
 	for silent := 0; ; {
-		sent = time.Now()
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)
 		cancel()
+		if !passes(reply) {
+			return reply, unheard
+		}
 		again := min(tryAgain, h.lock.span()/10)
-		switch ClassOf(reply) {
-		case Answered, Null, Final:
-			return reply, sent, unheard
-		case Unheard:
+		if ClassOf(reply) == Unheard {
 			unheard = unheard || !notSent(reply.Err)
 			silent++
 			again = min(again, pause<<silent)
@@ -307,7 +303,7 @@ func (h *Hold) insist(
 			reply.Err = &RedisError{Err: ended(ctx)}
 		}
 		if silent == tries || ctx.Err() != nil || !time.Now().Before(until) {
-			return reply, sent, unheard
+			return reply, unheard
 		}
 	}
 }

@@ -106,6 +106,9 @@ func ClassOf(reply driver.Reply) Class {
 	return Answered
 }
 
+// passes tells whether the same request may get another answer later: the server has not decided, or nobody has heard it.
+func passes(reply driver.Reply) bool { return ClassOf(reply) >= Temporary }
+
 // Leaves tells whether a connection is of no more use after a reply: the next one asks anew who the server is. A driver closes it then.
 func Leaves(reply driver.Reply) bool {
 	class := ClassOf(reply)

@@ -8,6 +8,7 @@
 package goredisdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ var ErrClient = errors.New("redislock: no lock can be right on this client")
 const (
 	// maxIdle is how many connections per server are kept for the next request.
 	maxIdle = 64
-	// longestIdle is how long they are kept. One that a dead host or a router has ended without a word would cost the next request
+	// longestIdle is how long they are used again. One that a dead host or a router has ended without a word would cost the next request
 	// all its time.
 	longestIdle = 30 * time.Second
 	// maxHops is how many redirections of a cluster one command follows.
@@ -105,26 +106,22 @@ func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
 	server, err := l.server(ctx, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case l.open == nil:
+	if l.open == nil {
 		err = errors.New("the locks are closed")
 	}
-	if err != nil {
+	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	options := *server.Options()
 	idle := l.idle[options.Addr]
-	last := len(idle) - 1
-	if last < 0 || time.Since(idle[last].since) > longestIdle {
-		l.closeIdle(options.Addr) // The one that was used last is too old, and so are the others.
-		idle, last = []*conn{{library: l, options: options, client: newClient(options)}}, 0
+	if len(idle) == 0 {
+		idle = []*conn{{library: l, options: options, client: newClient(options)}}
 	}
+	last := len(idle) - 1
 	c := idle[last]
 	l.idle[options.Addr] = idle[:last]
 	l.open[c] = true
-	c.only = c.client.Conn() // It may have ended while it was idle: then this begins a new one.
+	c.only = c.client.Conn() // It may have ended while it was idle, or is too old: then this begins a new one.
 	return c, nil
 }
 
@@ -154,18 +151,17 @@ type conn struct {
 	options redis.Options // of the user's client, with the address of this connection
 	client  *redis.Client // which has one connection; others close it
 	only    *redis.Conn   // that one, and after its end no other one
-	since   time.Time     // when it became idle
 	leaves  bool          // the last answers say that it is of no more use
 }
 
 // newClient returns a client of one connection.
 func newClient(options redis.Options) *redis.Client {
 	options.PoolSize, options.MinIdleConns = 1, 0
-	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0 // a hold may depend on it
-	options.ReadTimeout = core.LongestSlice + core.Margin    // of the longest wait
-	options.ContextTimeoutEnabled = true                     // and of each
-	options.MaxRetries = -1                                  // the core asks again itself, as long as it may
-	later := reflect.ValueOf(&options).Elem()                // only later versions have what follows
+	options.ConnMaxIdleTime = longestIdle                 // between two uses, also where it has not been closed
+	options.ReadTimeout = core.LongestSlice + core.Margin // of the longest wait
+	options.ContextTimeoutEnabled = true                  // and of each
+	options.MaxRetries = -1                               // the core asks again itself, as long as it may
+	later := reflect.ValueOf(&options).Elem()             // only later versions have what follows
 	if retries := later.FieldByName("DialerRetries"); retries.IsValid() {
 		retries.SetInt(1)
 	}
@@ -265,7 +261,6 @@ func (c *conn) end(broken bool) {
 		_ = c.client.Close()
 	default:
 		_ = c.only.Close()
-		c.since = time.Now()
 		l.idle[c.options.Addr] = append(idle, c)
 	}
 }
