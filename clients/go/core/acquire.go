@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 	// pause is the time between two questions that the server cannot make wait: to a key that an old client holds, after an error
 	// that passes, and while a guard answers at once.
 	pause = 50 * time.Millisecond
+	// outrunFor is how long a request may be on its way that has no answer.
+	outrunFor = 2 * time.Minute
 	// LeastDrift is by which part of a lease this machine's clock and the server's may differ.
 	LeastDrift = 0.01
 )
@@ -41,7 +44,8 @@ type Client struct {
 	Fallback bool     // locks without the module are allowed
 	Observer Observer // is told of waits and holds; nil: nobody is
 
-	falling atomic.Pointer[bool] // whether locks are those of the fallback; nil: nobody knows yet
+	falling  atomic.Pointer[bool] // whether locks are those of the fallback; nil: nobody knows yet
+	releases sync.Map             // by claim, of holds whose release goes on by itself
 }
 
 // An Observer is told of every wait and every hold, as for traces and metrics. It is safe for concurrent use.
@@ -123,6 +127,7 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		ctx = within
 		defer func() { done(err) }()
 	}
+	l.Client.releases.Delete(claim{l.Names[0], token})
 	from := l.Live(token)
 	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: from}
 	if from != nil && from.lock.Command != l.Command {
@@ -316,24 +321,25 @@ func (l *Lock) request(token string) driver.Command {
 // giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
 // may have been converted unheard.
 func (a *attempt) giveUp(ctx context.Context) {
-	if a.left && (!a.converts || a.from.isOver()) {
-		a.giveBack(ctx)
+	if !a.left || a.converts && !a.from.isOver() {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+	defer cancel()
+	if !a.giveBack(within) && !a.giveBack(within) {
+		a.goOn(ctx, time.Now().Add(outrunFor), a.giveBack)
 	}
 }
 
-// giveBack releases what may have been granted without our knowing, or gives up our place in the queue. If it cannot, the lease or
-// the grace ends it.
-func (a *attempt) giveBack(ctx context.Context) {
+// giveBack releases what may have been granted without our knowing, or gives up our place in the queue. done tells whether nothing is
+// left: a request that has no answer may be behind something, and reach the server after a release, which then finds nothing.
+func (a *attempt) giveBack(ctx context.Context) (done bool) {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
-		// What ended our wait may have ended this connection, too: there is time for another one.
-		reply, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
-		if !a.outrun || reply.Err != nil || number(reply) != 0 {
-			break
-		}
-	}
+	// What ended our wait may have ended this connection, too: there is time for another one.
+	reply, _ := a.insist(ctx, time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
+	return !passes(reply) && (reply.Err != nil || number(reply) != 0 || !a.outrun)
 }
 
 // about is a command about one key.

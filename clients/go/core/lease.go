@@ -168,7 +168,8 @@ func (h *Hold) heard(sent time.Time, renewed bool) {
 }
 
 // Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
-// one. After an error it can be called again: the server may have the hold, for as long as the lease lasts.
+// one. After an error it can be called again: the server may have the hold, for as long as the lease lasts. If the server has not
+// refused it, it goes on by itself meanwhile.
 func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	var options []any
 	if least := h.lock.AtLeast; least > 0 {
@@ -197,12 +198,38 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	if asks {
 		<-h.asking
 	}
-	reply, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
+	h.lock.Client.releases.Delete(claim{h.lock.Names[0], h.token})
+	send := h.sends("LOCK.RELEASE", options...)
+	reply, unheard := h.insist(ctx, lease, send)
+	if passes(reply) {
+		h.goOn(ctx, lease, func(ctx context.Context) bool {
+			later, _ := h.insist(ctx, lease, send)
+			return !passes(later)
+		})
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unheard = h.unheard || unheard
 	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
 	return number(reply) != 0 || reply.Err == nil && h.unheard && time.Now().Before(lease), reply.Err
+}
+
+// A claim is what a token has or wants of a lock.
+type claim struct{ name, token string }
+
+// goOn tries a release again in the background, until it is done, until a time, or until its token asks for something else.
+func (h *Hold) goOn(ctx context.Context, until time.Time, done func(context.Context) bool) {
+	releases, key := &h.lock.Client.releases, claim{h.lock.Names[0], h.token}
+	releases.Store(key, h)
+	go func() {
+		defer releases.CompareAndDelete(key, h)
+		for again := tryAgain; time.Now().Before(until); again = min(2*again, 10*time.Second) {
+			time.Sleep(again)
+			if newest, _ := releases.Load(key); newest != h || done(context.WithoutCancel(ctx)) {
+				return
+			}
+		}
+	}()
 }
 
 // turn waits until nothing is on its way. The caller takes from asking afterwards. false: ctx has ended before.

@@ -135,11 +135,14 @@ func (o *Once) store(ctx context.Context, hold *Hold, made []byte) error {
 	set := about(execGuarded, key, hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
 	release := about("LOCK.RELEASE", key, hold.token)
 	var stored driver.Reply
-	hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
+	released, _ := hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
 		replies := o.Client.send(ctx, o.Client.Driver, set, release)
 		stored = replies[0]
 		return replies[1]
 	})
+	if passes(released) {
+		_, _ = hold.Release(ctx) // It goes on by itself.
+	}
 	if says(stored.Err, "NOTHELD") || isTaken(stored) || ClassOf(stored) != Final {
 		return nil
 	}
