@@ -96,7 +96,7 @@ func (m *Mutex) live(token string) *core.Hold {
 }
 
 // Unlock releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. After another error the server may
-// still have the lock: Unlock can be called again.
+// still have the lock: Unlock can be called again. Without an answer it goes on by itself until then, or until Until.
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
 // UnlockContext is [Mutex.Unlock] with a context. While the server refuses for now, it asks again until Until.

@@ -173,7 +173,7 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time
 	case ctx.Err() != nil:
 		return -1, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
 	case isTaken(reply):
-		err = taken()
+		err = &ErrTaken{Nodes: []int{0}}
 		if class == Null && time.Since(began) >= min(a.wait, pause) {
 			again = 0 // It has waited. Otherwise an old client has the key, or a guard grants nothing to a token that has the locks.
 		}

@@ -83,6 +83,15 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 		_, err = lock.Acquire(short)
 		is(t, err, ErrFailed)
 		expect(t, "it is sent again", f.count("LOCK.RELEASE"), 3)
+		// It may be behind something for longer than that: here the fourth release finds what it gets.
+		nothing := answer{"LOCK.RELEASE", driver.Reply{Value: int64(0)}, 0}
+		f.plan(answer{"LOCK.ACQUIRE", null, time.Hour}, nothing, nothing, nothing)
+		short, end = context.WithTimeout(ctx, time.Second)
+		defer end()
+		_, err = lock.Acquire(short)
+		is(t, err, ErrFailed)
+		time.Sleep(time.Minute)
+		expect(t, "and again", f.count("LOCK.RELEASE"), 3+4)
 	})
 }
 

@@ -202,7 +202,7 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	send := h.sends("LOCK.RELEASE", options...)
 	reply, unheard := h.insist(ctx, lease, send)
 	if passes(reply) {
-		h.goOn(ctx, lease, func(ctx context.Context) bool {
+		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), func(ctx context.Context) bool {
 			later, _ := h.insist(ctx, lease, send)
 			return !passes(later)
 		})
@@ -307,9 +307,7 @@ func (h *Hold) insist(
 	if h.token == "" { // Nobody has it.
 		return driver.Reply{Value: int64(0)}, false
 	}
-	if until.IsZero() {
-		until = time.Now().Add(h.lock.surely(h.lock.Expiry))
-	}
+	until = cmp.Or(until, time.Now().Add(h.lock.surely(h.lock.Expiry)))
 	for silent := 0; ; {
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)

@@ -141,6 +141,32 @@ func TestAReleaseThatFailsCanBeRepeated(t *testing.T) {
 	})
 }
 
+func TestAReleaseWithoutAnAnswerGoesOnByItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		lock.Token = func() (string, error) { return "mine", nil }
+		unheard := func() {
+			hold := acquired(t, lock)
+			f.set(func() { f.cut, f.asked = true, nil })
+			done(t, false, io.EOF)(hold.Release(ctx))
+		}
+		for _, away := range []time.Duration{time.Second, 10 * time.Second} {
+			unheard()
+			time.Sleep(away)
+			f.set(func() { f.cut = false })
+			time.Sleep(away)
+			expect(t, "releases", f.count("LOCK.RELEASE"), 1)
+			time.Sleep(time.Minute)
+			expect(t, "and no more", f.count("LOCK.RELEASE"), 1)
+		}
+		// It does not end what the same token gets afterwards.
+		unheard()
+		f.set(func() { f.cut = false })
+		acquired(t, lock)
+		time.Sleep(20 * time.Second)
+		expect(t, "requests", f.count("LOCK.RELEASE"), 0)
+	})
+}
+
 func TestAReleaseIsTriedAgainUntilTheLeaseIsOver(t *testing.T) {
 	for _, word := range []string{"BUSY", "READONLY"} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {

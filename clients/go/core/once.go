@@ -160,14 +160,14 @@ func lockOf(name string) string {
 	return "{" + name + "}:once"
 }
 
-// resultIn takes a reply of LOCK.ONCE apart: the result, or nil, and the fence in place of the rest, or 0.
+// resultIn takes a reply of LOCK.ONCE apart: the result, or nil, and a reply whose number is the fence, or 0.
 func resultIn(reply driver.Reply) (result []byte, fence driver.Reply) {
-	if both, ok := reply.Value.([]any); ok && len(both) == 2 {
-		result, _ = resultIn(driver.Reply{Value: both[0]})
-		return result, driver.Reply{Value: both[1]}
+	first, fence := reply.Value, reply
+	if both, ok := first.([]any); ok && len(both) == 2 {
+		first, fence.Value = both[0], both[1]
 	}
-	if text, ok := reply.Value.(string); ok {
-		return []byte(text), driver.Reply{Value: int64(0)}
+	if text, ok := first.(string); ok {
+		result = []byte(text)
 	}
-	return nil, reply
+	return result, fence
 }

@@ -42,8 +42,6 @@ type ErrTaken struct {
 	Nodes []int
 }
 
-func taken() error { return &ErrTaken{Nodes: []int{0}} }
-
 func (err ErrTaken) Error() string {
 	return fmt.Sprintf("redislock: lock already taken, locked nodes: %v", err.Nodes)
 }

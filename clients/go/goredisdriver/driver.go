@@ -176,7 +176,7 @@ func newClient(options redis.Options) *redis.Client {
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := c.send(ctx, false, commands...)
 	for i := range replies {
-		for hops := 0; hops < maxHops; hops++ {
+		for range maxHops {
 			addr, asking, redirected := driver.Redirection(replies[i].Err)
 			if !redirected || ctx.Err() != nil {
 				break
