@@ -36,7 +36,9 @@ type Mutex struct {
 // Acquire is LockContext, and returns the hold, which has no redsync's names: Renew, Release, Keep and Done. The mutex remembers it,
 // too.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
-	return m.take(ctx, m.patience(), m.lock.Token)
+	lock := m.lock
+	lock.Wait = m.patience()
+	return m.remember(lock.Acquire(ctx))
 }
 
 // Name returns the name of the mutex, which is the key of the lock. Of several it is the first one, or empty without
@@ -70,19 +72,16 @@ func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) 
 
 // TryLockContext takes the lock if it can be had at once: nobody holds it and nobody waits for it.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	_, err := m.take(ctx, 0, m.lock.Token)
+	_, err := m.remember(m.lock.TryAcquire(ctx))
 	return err
 }
 
-func (m *Mutex) take(ctx context.Context, wait time.Duration, token func() (string, error)) (*Hold, error) {
-	lock := m.lock
-	lock.Wait, lock.Token = wait, token
-	hold, err := lock.Acquire(ctx)
-	if err != nil {
-		return nil, err
+// remember returns what an acquire has returned, and keeps the hold.
+func (m *Mutex) remember(hold *Hold, err error) (*Hold, error) {
+	if err == nil {
+		m.hold.Store(hold)
 	}
-	m.hold.Store(hold)
-	return hold, nil
+	return hold, err
 }
 
 // live is the hold of a token on either side if it is not over. nil: there is none.
@@ -129,8 +128,9 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	m.retaking.Lock()
 	defer m.retaking.Unlock()
 	if m.setNXOnExtend && m.hold.Load() == hold && m.unlocked != hold && hold.Token() != "" {
-		same := func() (string, error) { return hold.Token(), nil }
-		if _, err := m.take(ctx, 0, same); !errors.Is(err, &ErrTaken{}) {
+		lock := m.lock
+		lock.Token = func() (string, error) { return hold.Token(), nil }
+		if _, err := m.remember(lock.TryAcquire(ctx)); !errors.Is(err, &ErrTaken{}) {
 			return err == nil, err
 		}
 	}

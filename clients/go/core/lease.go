@@ -308,7 +308,7 @@ func (h *Hold) insist(
 		return driver.Reply{Value: int64(0)}, false
 	}
 	until = cmp.Or(until, time.Now().Add(h.lock.surely(h.lock.Expiry)))
-	for silent := 0; ; {
+	for silent := 0; silent < tries; {
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)
 		cancel()
@@ -321,14 +321,13 @@ func (h *Hold) insist(
 			silent++
 			again = min(again, pause<<silent)
 		}
-		if silent < tries {
-			sleep(ctx, min(again, time.Until(until)))
-		}
+		sleep(ctx, min(again, time.Until(until)))
 		if ctx.Err() != nil {
-			reply.Err = &RedisError{Err: ended(ctx)}
+			return driver.Reply{Err: &RedisError{Err: ended(ctx)}}, unheard
 		}
-		if silent == tries || ctx.Err() != nil || !time.Now().Before(until) {
-			return reply, unheard
+		if !time.Now().Before(until) {
+			break
 		}
 	}
+	return reply, unheard
 }

@@ -86,11 +86,11 @@ func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err 
 	case value = <-done:
 		return value, nil
 	case <-ctx.Done():
-		ended := make(chan struct{})
-		go func() { late(<-done); close(ended) }()
 		select {
-		case <-ended:
+		case value = <-done:
+			go late(value)
 		case <-time.After(250 * time.Millisecond):
+			go func() { late(<-done) }()
 		}
 		return value, context.Cause(ctx)
 	}
