@@ -326,20 +326,25 @@ func (a *attempt) giveUp(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
 	defer cancel()
-	if !a.giveBack(within) && !a.giveBack(within) {
-		a.goOn(ctx, time.Now().Add(outrunFor), a.giveBack)
+	if a.leaves(a.giveBack(within)) && a.leaves(a.giveBack(within)) {
+		a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
 	}
 }
 
-// giveBack releases what may have been granted without our knowing, or gives up our place in the queue. done tells whether nothing is
-// left: a request that has no answer may be behind something, and reach the server after a release, which then finds nothing.
-func (a *attempt) giveBack(ctx context.Context) (done bool) {
+// giveBack releases what may have been granted without our knowing, or gives up our place in the queue.
+func (a *attempt) giveBack(ctx context.Context) driver.Reply {
 	if a.from != nil {
 		a.from.finish(false)
 	}
 	// What ended our wait may have ended this connection, too: there is time for another one.
 	reply, _ := a.insist(ctx, time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
-	return !passes(reply) && (reply.Err != nil || number(reply) != 0 || !a.outrun)
+	return reply
+}
+
+// leaves tells by the answer to a release whether something may be left: an acquire that has no answer may be behind something, and reach
+// the server after a release that finds nothing.
+func (a *attempt) leaves(reply driver.Reply) bool {
+	return passes(reply) || a.outrun && reply.Err == nil && number(reply) == 0
 }
 
 // about is a command about one key.

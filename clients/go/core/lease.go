@@ -199,17 +199,13 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 		<-h.asking
 	}
 	h.lock.Client.releases.Delete(claim{h.lock.Names[0], h.token})
-	send := h.sends("LOCK.RELEASE", options...)
-	reply, unheard := h.insist(ctx, lease, send)
+	reply, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	if passes(reply) {
-		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), func(ctx context.Context) bool {
-			later, _ := h.insist(ctx, lease, send)
-			return !passes(later)
-		})
+		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), passes, options...)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unheard = h.unheard || unheard
+	h.unheard = h.unheard || unheard || passes(reply) // One that goes on may reach the server yet.
 	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
 	return number(reply) != 0 || reply.Err == nil && h.unheard && time.Now().Before(lease), reply.Err
 }
@@ -217,15 +213,21 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 // A claim is what a token has or wants of a lock.
 type claim struct{ name, token string }
 
-// goOn tries a release again in the background, until it is done, until a time, or until its token asks for something else.
-func (h *Hold) goOn(ctx context.Context, until time.Time, done func(context.Context) bool) {
+// goOn releases in the background, while the answers say that something may be left, until a time, or until the token asks anew.
+func (h *Hold) goOn(ctx context.Context, until time.Time, left func(driver.Reply) bool, options ...any) {
 	releases, key := &h.lock.Client.releases, claim{h.lock.Names[0], h.token}
 	releases.Store(key, h)
 	go func() {
 		defer releases.CompareAndDelete(key, h)
 		for again := tryAgain; time.Now().Before(until); again = min(2*again, 10*time.Second) {
 			time.Sleep(again)
-			if newest, _ := releases.Load(key); newest != h || done(context.WithoutCancel(ctx)) {
+			if newest, _ := releases.Load(key); newest != h {
+				return
+			}
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+			reply := h.send(within, h.lock.Client.Driver, "LOCK.RELEASE", options...)
+			cancel()
+			if !left(reply) {
 				return
 			}
 		}
