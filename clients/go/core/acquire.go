@@ -21,8 +21,8 @@ const (
 	// Margin is how much later than the server a wait ends here, when the server is silent, and how long an answer may take that
 	// the server gives at once.
 	Margin = time.Second
-	// pause is the time between two questions that the server cannot make wait: to a key that an old client holds, after an error
-	// that passes, and while a guard answers at once.
+	// pause is the least time between two questions. The server cannot make one wait for a key that an old client holds, where it has
+	// an error that passes, and under a guard for a token that has the locks.
 	pause = 50 * time.Millisecond
 	// outrunFor is how long a request may be on its way that has no answer.
 	outrunFor = 2 * time.Minute
@@ -153,46 +153,41 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 			a.giveUp(ctx)
 			return a.Hold, nil
 		}
-		again, err := a.judge(ctx, reply, began)
-		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
+		again, err := a.judge(ctx, reply)
+		rest := max(pause-time.Since(began), 0) // nothing if it has waited
+		if !again || wait > 0 && time.Until(deadline)-rest < time.Millisecond {
 			a.giveUp(ctx)
 			return nil, err
 		}
-		sleep(ctx, again)
+		sleep(ctx, rest)
 	}
 }
 
-// judge tells after which pause to ask again, below 0: not at all, and what the error is if there is no time for that.
-func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
+// judge tells whether to ask again, and what the error is if there is no time for that.
+func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, err error) {
 	class := ClassOf(reply)
 	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
 	a.outrun = class == Unheard && !notSent(reply.Err)
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
-	again, err = pause, reply.Err
+	again = a.wait >= time.Millisecond
 	switch {
 	case ctx.Err() != nil:
-		return -1, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
+		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
 	case isTaken(reply):
-		err = &ErrTaken{Nodes: []int{0}}
-		if class == Null && time.Since(began) >= min(a.wait, pause) {
-			again = 0 // It has waited. Otherwise an old client has the key, or a guard grants nothing to a token that has the locks.
-		}
+		return again, &ErrTaken{Nodes: []int{0}}
 	case says(reply.Err, "PARTIAL") && a.left && a.from == nil:
 		// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
 		a.giveBack(ctx)
-		return again, err
+		return true, reply.Err
 	case says(reply.Err, "CANCELLED"):
-		return -1, fmt.Errorf("%w: %w", ErrCancelled, err)
+		return false, fmt.Errorf("%w: %w", ErrCancelled, reply.Err)
 	case class == Final:
-		return -1, err
+		return false, reply.Err
 	case class == Unheard && !a.broken && !errors.Is(reply.Err, context.DeadlineExceeded):
 		a.broken = true // One that does not wait asks once more, too.
-		return again, err
+		return true, reply.Err
 	}
-	if a.wait < time.Millisecond {
-		again = -1
-	}
-	return again, err
+	return again, reply.Err
 }
 
 // wrong returns an error if this lock can never be held as it is to be.

@@ -178,13 +178,9 @@ func send(ctx context.Context, client rueidis.CoreClient, commands []driver.Comm
 				return driver.Failed(commands, err)
 			}
 		}
-		key := command.Key
-		made := client.B().Arbitrary(words[:max(key, 1)]...)
-		if key > 0 {
-			made = made.Keys(words[key])
-		}
-		made = made.Args(words[key+1:]...)
-		if key > 0 && slices.Contains(words[key+1:], "BLOCK") {
+		begin, end := max(command.Key, 1), command.Key+1 // of the key; without one they are equal
+		made := client.B().Arbitrary(words[:begin]...).Keys(words[begin:end]...).Args(words[end:]...)
+		if slices.Contains(words[end:], "BLOCK") {
 			built[i] = made.Blocking()
 		} else {
 			built[i] = made.Build()
