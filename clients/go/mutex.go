@@ -26,7 +26,7 @@ type Mutex struct {
 	tries         int
 	delayFunc     DelayFunc
 	setNXOnExtend bool
-	otherSide     *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
+	other         *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
 
 	hold     atomic.Pointer[core.Hold] // the last one, or one of nothing
 	retaking sync.Mutex                // an Extend that takes the lock again has it, and an Unlock waits for that
@@ -86,7 +86,7 @@ func (m *Mutex) remember(hold *Hold, err error) (*Hold, error) {
 
 // live is the hold of a token on either side if it is not over. nil: there is none.
 func (m *Mutex) live(token string) *core.Hold {
-	for _, side := range []*Mutex{m, m.otherSide} {
+	for _, side := range []*Mutex{m, m.other} {
 		if hold := side.hold.Load(); hold.Token() == token && time.Now().Before(hold.Until()) {
 			return hold
 		}

@@ -166,10 +166,10 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 // judge tells whether to ask again, and what the error is if there is no time for that.
 func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, err error) {
 	class := ClassOf(reply)
-	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
+	again = a.wait >= time.Millisecond
+	kept := again && a.grace > 0 // a place was asked for
 	a.outrun = class == Unheard && !notSent(reply.Err)
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
-	again = a.wait >= time.Millisecond
 	switch {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
@@ -321,9 +321,12 @@ func (a *attempt) giveUp(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
 	defer cancel()
-	if a.leaves(a.giveBack(within)) && a.leaves(a.giveBack(within)) {
-		a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
+	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
+		if !a.leaves(a.giveBack(within)) {
+			return
+		}
 	}
+	a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
 }
 
 // giveBack releases what may have been granted without our knowing, or gives up our place in the queue.

@@ -62,11 +62,10 @@ func (o *Once) Get(ctx context.Context, maker func(ctx context.Context) ([]byte,
 		return old, nil
 	case err != nil:
 		return nil, err
+	case hold.fence == 0:
+		return hold.result, nil
 	case hold.result != nil:
 		old = hold.result
-	}
-	if hold.fence == 0 {
-		return old, nil
 	}
 	made, err := o.make(ctx, hold, maker)
 	if made == nil && err != nil && old != nil {
