@@ -100,21 +100,14 @@ func (h *Hold) bind(ctx context.Context) driver.Reply {
 func (h *Hold) watch() {
 	third := h.lock.Linger / 3
 	for sleep(h.life, third); h.life.Err() == nil; sleep(h.life, third) {
-		h.ping(third)
-	}
-}
-
-func (h *Hold) ping(within time.Duration) {
-	h.asking <- struct{}{}
-	defer func() { <-h.asking }()
-	if h.conn == nil {
-		return
-	}
-	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if reply := h.conn.Send(ctx, driver.Command{Args: []any{"PING"}})[0]; ClassOf(reply) != Unheard {
-		h.heard(sent, false)
+		h.asking <- struct{}{}
+		ctx, cancel := context.WithTimeout(context.Background(), third)
+		sent := time.Now()
+		if h.conn != nil && ClassOf(h.conn.Send(ctx, driver.Command{Args: []any{"PING"}})[0]) != Unheard {
+			h.heard(sent, false)
+		}
+		cancel()
+		<-h.asking
 	}
 }
 
@@ -130,22 +123,16 @@ func (h *Hold) Keep(ctx context.Context) (within context.Context, stop context.C
 
 func (h *Hold) keep(ctx context.Context) {
 	span := h.lock.span()
-	for wait := min(span, time.Until(h.Until())) / 3; ; { // Some of the lease may be over before the first one.
-		sleep(ctx, wait)
-		if ctx.Err() != nil {
-			return
-		}
-		_, err := h.Renew(ctx)
-		switch {
-		case err != nil && ClassOf(driver.Reply{Err: err}) == Final:
+	wait := min(span, time.Until(h.Until())) / 3 // Some of the lease may be over before the first one.
+	for sleep(ctx, wait); ctx.Err() == nil; sleep(ctx, wait) {
+		wait = span / 3
+		if _, err := h.Renew(ctx); err != nil && ClassOf(driver.Reply{Err: err}) == Final {
 			h.mu.Lock()
 			h.failure = fmt.Errorf("%w: %w", ErrNotHeld, err)
 			h.mu.Unlock()
 			return
-		case err != nil:
+		} else if err != nil {
 			wait = min(span/10, tryAgain)
-		default: // If it was not renewed, ctx ends.
-			wait = span / 3
 		}
 	}
 }

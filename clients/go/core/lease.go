@@ -44,10 +44,8 @@ func (l *Lock) Adopt(token string) *Hold {
 	return h
 }
 
-// begin is called once, when the server has granted the hold.
+// begin is called once, when the server has granted the hold, and before anybody else has it.
 func (h *Hold) begin(ctx context.Context) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if observer := h.lock.Client.Observer; observer != nil {
 		h.observed = observer.Holds(ctx, h.lock.Names, h.fence)
 	}
