@@ -52,15 +52,15 @@ type library struct {
 	server func(ctx context.Context, key string) (ofOne, error) // the one that has a key
 	reload func(context.Context)                                // asks a cluster anew who has what
 
-	mu   sync.Mutex         // of what follows
-	idle map[string][]*conn // by address; the one that was used last is the last
-	open map[*conn]bool     // those in use; nil: the driver is closed
+	mu   sync.Mutex                 // of what follows
+	idle map[string][]*redis.Client // by address; the one that was used last is the last
+	open map[*conn]bool             // those in use; nil: the driver is closed
 }
 
 // New returns a driver that uses the options of client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient), a
 // *redis.ClusterClient, or a type that embeds one.
 func New(client redis.UniversalClient) (driver.Driver, error) {
-	l := &library{reload: func(context.Context) {}, idle: map[string][]*conn{}, open: map[*conn]bool{}}
+	l := &library{reload: func(context.Context) {}, idle: map[string][]*redis.Client{}, open: map[*conn]bool{}}
 	switch client := client.(type) {
 	case ofOne:
 		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
@@ -115,19 +115,19 @@ func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
 	options := *server.Options()
 	idle := l.idle[options.Addr]
 	if len(idle) == 0 {
-		idle = []*conn{{library: l, options: options, client: newClient(options)}}
+		idle = append(idle, newClient(options))
 	}
 	last := len(idle) - 1
-	c := idle[last]
 	l.idle[options.Addr] = idle[:last]
+	// Its connection may have ended while it was idle, or is too old: then this begins a new one.
+	c := &conn{library: l, options: options, client: idle[last], only: idle[last].Conn()}
 	l.open[c] = true
-	c.only = c.client.Conn() // It may have ended while it was idle, or is too old: then this begins a new one.
 	return c, nil
 }
 
 func (l *library) closeIdle(addr string) {
-	for _, c := range l.idle[addr] {
-		_ = c.client.Close()
+	for _, client := range l.idle[addr] {
+		_ = client.Close()
 	}
 	delete(l.idle, addr)
 }
@@ -261,6 +261,6 @@ func (c *conn) end(broken bool) {
 		_ = c.client.Close()
 	default:
 		_ = c.only.Close()
-		l.idle[c.options.Addr] = append(idle, c)
+		l.idle[c.options.Addr] = append(idle, c.client)
 	}
 }
