@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
@@ -148,13 +148,14 @@ func (o *Once) store(ctx context.Context, hold *Hold, made []byte) error {
 	return stored.Err
 }
 
+// hashTag finds the part of a name that chooses the slot of a cluster: what is in the first braces.
+var hashTag = regexp.MustCompile(`^[^{]*\{[^}]+\}`)
+
 // lockOf returns the key of a result's lock, in the same slot of a cluster. A name without a hash tag becomes one, so in a cluster it
 // has no "}".
 func lockOf(name string) string {
-	if _, rest, opened := strings.Cut(name, "{"); opened {
-		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
-			return name + ":once"
-		}
+	if hashTag.MatchString(name) {
+		return name + ":once"
 	}
 	return "{" + name + "}:once"
 }
