@@ -128,9 +128,8 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		defer func() { done(err) }()
 	}
 	l.Client.releases.Delete(claim{l.Names[0], token})
-	from := l.Live(token)
-	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: from}
-	if from != nil && from.lock.Command != l.Command {
+	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: l.Live(token)}
+	if from := a.from; from != nil && from.lock.Command != l.Command {
 		a.grace, a.converts = 0, true // A release that gives the place up would end the hold that the token has.
 		from.modes.RLock()
 		defer from.modes.RUnlock()
@@ -144,8 +143,8 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		}
 		switch {
 		case a.fence != 0:
-			if from != nil {
-				from.finish(false)
+			if a.from != nil {
+				a.from.finish(false)
 			}
 			a.begin(ctx)
 			return a.Hold, nil

@@ -84,10 +84,9 @@ func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
 func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
-	tell := func() { end(context.Cause(h.life)) }
-	forget := context.AfterFunc(h.life, tell)
+	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
 	if h.isOver() {
-		tell() // The other way would come a moment later.
+		end(context.Cause(h.life)) // The other way would come a moment later.
 	}
 	return within, func() {
 		forget()
