@@ -109,7 +109,7 @@ type attempt struct {
 	from     *Hold // the hold that the token has already; nil: none
 	converts bool  // that hold is of the other mode
 	left     bool  // the server may have a hold or a place of ours that only we would end
-	outrun   bool  // the last request has no answer: the server may execute it after the next one
+	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
 }
 
@@ -167,7 +167,7 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 	class := ClassOf(reply)
 	again = a.wait >= time.Millisecond
 	kept := again && a.grace > 0 // a place was asked for
-	a.outrun = class == Unheard && !notSent(reply.Err)
+	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
 	switch {
 	case ctx.Err() != nil:

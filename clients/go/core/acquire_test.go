@@ -92,6 +92,13 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 		is(t, err, ErrFailed)
 		time.Sleep(time.Minute)
 		expect(t, "and again", f.count("LOCK.RELEASE"), 3+4)
+		// One that the end of the context keeps from being sent does not make it answered.
+		f.plan(answer{"LOCK.ACQUIRE", broken, 10 * time.Millisecond}, nothing)
+		short, end = context.WithTimeout(ctx, 30*time.Millisecond)
+		defer end()
+		_, err = lock.Acquire(short)
+		is(t, err, ErrFailed)
+		expect(t, "once more", f.count("LOCK.RELEASE"), 3+4+2)
 	})
 }
 
