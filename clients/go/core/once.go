@@ -68,7 +68,7 @@ func (o *Once) Get(ctx context.Context, maker func(ctx context.Context) ([]byte,
 		old = hold.result
 	}
 	made, err := o.make(ctx, hold, maker)
-	if made == nil && err != nil && old != nil {
+	if made == nil && old != nil {
 		return old, nil
 	}
 	return made, err
@@ -108,7 +108,7 @@ func (o *Once) make(ctx context.Context, hold *Hold, maker func(ctx context.Cont
 	within, stop := hold.Keep(ctx)
 	defer stop()
 	defer func() { // Also if the maker panics.
-		// The end of the caller's context does not keep the others waiting. Nor does a silent server keep the caller: the lease ends the hold.
+		// The end of the caller's context does not keep the others waiting. Nor does a silent server keep the caller: the release goes on.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*Margin)
 		defer cancel()
 		if made == nil {
