@@ -83,8 +83,5 @@ func (m *Mutex) patience() time.Duration {
 	for i := 1; i <= min(delays, counted); i++ {
 		sum += float64(max(m.delayFunc(i), 0))
 	}
-	if delays > counted {
-		sum *= float64(delays) / counted
-	}
-	return time.Duration(min(sum, math.MaxInt64/2))
+	return time.Duration(min(sum*max(1, float64(delays)/counted), math.MaxInt64/2))
 }
