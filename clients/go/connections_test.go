@@ -67,6 +67,17 @@ func TestALostReplyIsHadByAskingAgain(t *testing.T) {
 	}
 }
 
+func TestAnUnlockGoesOnByItselfWhenTheServerWasAway(t *testing.T) {
+	locks, proxy := behindProxy(t)
+	mutex := locks.NewMutex("a", WithExpiry(time.Hour))
+	must(t, mutex.Lock())
+	proxy.cut()
+	_, err := mutex.Unlock()
+	says(t, err, nil)
+	proxy.join()
+	eventually(t, "the end of the hold", func() bool { return admin.Exists(ctx, "a").Val() == 0 })
+}
+
 func TestSilentConnectionsAreNotUsedAgain(t *testing.T) {
 	ofGoRedis(t) // The others send all over one connection, and look after it.
 	locks, proxy := behindProxy(t)

@@ -26,19 +26,19 @@ type Mutex struct {
 	tries         int
 	delayFunc     DelayFunc
 	setNXOnExtend bool
-	otherSide     *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
+	other         *Mutex // the reader of this writer, or the writer of this reader; itself where there is none
 
-	retaking sync.Mutex  // an Extend that takes the lock again has it, and an Unlock waits for that
-	released atomic.Bool // by an Unlock since the last Lock
-
-	mu   sync.Mutex // of what follows
-	hold *core.Hold // the last one, or one of nothing
+	hold     atomic.Pointer[core.Hold] // the last one, or one of nothing
+	retaking sync.Mutex                // an Extend that takes the lock again has it, and an Unlock waits for that
+	unlocked *core.Hold                // the last one that an Unlock began with; retaking guards it
 }
 
 // Acquire is LockContext, and returns the hold, which has no redsync's names: Renew, Release, Keep and Done. The mutex remembers it,
 // too.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
-	return m.take(ctx, m.patience(), m.lock.Token)
+	lock := m.lock
+	lock.Wait = m.patience()
+	return m.remember(lock.Acquire(ctx))
 }
 
 // Name returns the name of the mutex, which is the key of the lock. Of several it is the first one, or empty without
@@ -46,22 +46,16 @@ func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 func (m *Mutex) Name() string { return m.lock.Names[0] }
 
 // Value returns the token of the last lock. It is empty until a lock is had (or WithValue is used).
-func (m *Mutex) Value() string { return m.current().Token() }
+func (m *Mutex) Value() string { return m.hold.Load().Token() }
 
 // Until returns until when the lock is surely held if it is not extended, by this machine's clock. The expiry counts from the sending of
 // the request, less the drift and 2ms, and the linger of [WithLinger] from the last sign of life. It is zero until a lock is had. The
 // clock stands still while a machine sleeps (on Linux and macOS): after that, rely on Fence, Check or Exec.
-func (m *Mutex) Until() time.Time { return m.current().Until() }
+func (m *Mutex) Until() time.Time { return m.hold.Load().Until() }
 
 // Fence returns the fence of the last lock: a number larger than that of every lock given before. Send it with every
 // write, and let the resource refuse a number smaller than the largest that it has seen. It is 0 until a lock is had.
-func (m *Mutex) Fence() int64 { return m.current().Fence() }
-
-func (m *Mutex) current() *core.Hold {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.hold
-}
+func (m *Mutex) Fence() int64 { return m.hold.Load().Fence() }
 
 // Lock takes the lock. It waits in the server's queue, for the time that [WithTries] explains, and then returns an [ErrTaken].
 func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
@@ -78,28 +72,22 @@ func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) 
 
 // TryLockContext takes the lock if it can be had at once: nobody holds it and nobody waits for it.
 func (m *Mutex) TryLockContext(ctx context.Context) error {
-	_, err := m.take(ctx, 0, m.lock.Token)
+	_, err := m.remember(m.lock.TryAcquire(ctx))
 	return err
 }
 
-func (m *Mutex) take(ctx context.Context, wait time.Duration, token func() (string, error)) (*Hold, error) {
-	lock := m.lock
-	lock.Wait, lock.Token = wait, token
-	hold, err := lock.Acquire(ctx)
-	if err != nil {
-		return nil, err
+// remember returns what an acquire has returned, and keeps the hold.
+func (m *Mutex) remember(hold *Hold, err error) (*Hold, error) {
+	if err == nil {
+		m.hold.Store(hold)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.hold = hold
-	m.released.Store(false)
-	return hold, nil
+	return hold, err
 }
 
 // live is the hold of a token on either side if it is not over. nil: there is none.
 func (m *Mutex) live(token string) *core.Hold {
-	for _, side := range []*Mutex{m, m.otherSide} {
-		if hold := side.current(); hold.Token() == token && time.Now().Before(hold.Until()) {
+	for _, side := range []*Mutex{m, m.other} {
+		if hold := side.hold.Load(); hold.Token() == token && time.Now().Before(hold.Until()) {
 			return hold
 		}
 	}
@@ -107,16 +95,14 @@ func (m *Mutex) live(token string) *core.Hold {
 }
 
 // Unlock releases the lock. It returns false and ErrLockAlreadyExpired when it was no longer held. After another error the server may
-// still have the lock: Unlock can be called again.
+// still have the lock: Unlock can be called again. Without an answer it goes on by itself until then, or until Until.
 func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
 
 // UnlockContext is [Mutex.Unlock] with a context. While the server refuses for now, it asks again until Until.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	m.retaking.Lock()
-	m.mu.Lock()
-	m.released.Store(true)
-	hold := m.hold
-	m.mu.Unlock()
+	hold := m.hold.Load()
+	m.unlocked = hold
 	m.retaking.Unlock()
 	if live := m.live(hold.Token()); live != nil {
 		hold = live // The server has one hold of both sides.
@@ -135,15 +121,16 @@ func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Backgrou
 // ExtendContext sets the expiry anew. It returns false and ErrExtendFailed when the lock was no longer held, or when Until has passed.
 // While the server refuses for now, it asks again until then.
 func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
-	hold := m.current()
+	hold := m.hold.Load()
 	if renewed, err := hold.Renew(ctx); err != nil || renewed {
 		return renewed, err
 	}
 	m.retaking.Lock()
 	defer m.retaking.Unlock()
-	if m.setNXOnExtend && m.current() == hold && !m.released.Load() && hold.Token() != "" {
-		same := func() (string, error) { return hold.Token(), nil }
-		if _, err := m.take(ctx, 0, same); !errors.Is(err, &ErrTaken{}) {
+	if m.setNXOnExtend && m.hold.Load() == hold && m.unlocked != hold && hold.Token() != "" {
+		lock := m.lock
+		lock.Token = func() (string, error) { return hold.Token(), nil }
+		if _, err := m.remember(lock.TryAcquire(ctx)); !errors.Is(err, &ErrTaken{}) {
 			return err == nil, err
 		}
 	}
@@ -161,12 +148,12 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 //
 // Nothing else renews a lock: without KeepAlive or [Mutex.Extend] it ends after its expiry.
 func (m *Mutex) KeepAlive(ctx context.Context) (within context.Context, stop context.CancelFunc) {
-	return m.current().Keep(ctx)
+	return m.hold.Load().Keep(ctx)
 }
 
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
-func (m *Mutex) Check(ctx context.Context) (bool, error) { return m.current().Check(ctx) }
+func (m *Mutex) Check(ctx context.Context) (bool, error) { return m.hold.Load().Check(ctx) }
 
 // Valid asks the server whether the lock is held.
 //
@@ -184,7 +171,7 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) { return m.Check
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, append([]any{command}, args...)...)
-	value, err := m.current().Exec(ctx, command, args...)
+	value, err := m.hold.Load().Exec(ctx, command, args...)
 	if value == nil && err == nil {
 		err = redis.Nil
 	}

@@ -14,7 +14,7 @@ import (
 //
 // The lock ends atMost after it was taken, if its owner has died or not: choose more than the job ever takes. The job's context ends
 // then, too, unless the job calls Extend. atLeast counts from when the lock was taken, by the server's clock, and is at most atMost.
-// When ctx has ended, the release is tried for 2s more.
+// When ctx has ended, RunOnce waits for the release for 2s more, which then goes on by itself.
 func (r *RedisLock) RunOnce(
 	ctx context.Context, name string, atMost, atLeast time.Duration, job func(context.Context, *Mutex) error, options ...Option,
 ) (ran bool, err error) {
@@ -37,7 +37,7 @@ func (r *RedisLock) RunOnce(
 			err = errors.Join(err, failed)
 		}
 	}()
-	within, cancel := mutex.current().Context(ctx)
+	within, cancel := mutex.hold.Load().Context(ctx)
 	defer cancel()
 	return true, job(within, mutex)
 }

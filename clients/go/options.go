@@ -72,7 +72,7 @@ func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 }
 
 // WithValue sets the token without a Lock, so that another mutex's lock can be extended or unlocked.
-func WithValue(v string) Option { return func(m *Mutex) { m.hold = m.lock.Adopt(v) } }
+func WithValue(v string) Option { return func(m *Mutex) { m.hold.Store(m.lock.Adopt(v)) } }
 
 // patience is the sum of the delays between the tries. Who says "for ever" by a huge number of them is not made to wait for
 // the adding up: beyond a while it goes on as it began.
@@ -83,8 +83,5 @@ func (m *Mutex) patience() time.Duration {
 	for i := 1; i <= min(delays, counted); i++ {
 		sum += float64(max(m.delayFunc(i), 0))
 	}
-	if delays > counted {
-		sum *= float64(delays) / counted
-	}
-	return time.Duration(min(sum, math.MaxInt64/2))
+	return time.Duration(min(sum*max(1, float64(delays)/counted), math.MaxInt64/2))
 }

@@ -117,7 +117,8 @@ func (r *RedisLock) newMutex(name, command string, options []Option) *Mutex {
 	m := &Mutex{lock: *r.client.Lock(name), tries: 32}
 	m.delayFunc = func(int) time.Duration { return 50*time.Millisecond + rand.N(200*time.Millisecond) }
 	m.lock.Command, m.lock.Live = command, m.live
-	m.hold, m.otherSide = m.lock.Adopt(""), m
+	m.other = m
+	m.hold.Store(m.lock.Adopt(""))
 	for _, option := range options {
 		option(m)
 	}

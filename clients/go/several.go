@@ -13,41 +13,38 @@ import (
 // writer's; [RWMutex.Reader] has all of these for the reader. Readers and writers wait in one line, so that neither starves.
 //
 // As with [Mutex], every reader and every writer has an RWMutex of its own.
-type RWMutex struct {
-	*Mutex
-	reader *Mutex
-}
+type RWMutex struct{ *Mutex }
 
 // NewRWMutex returns a reader-writer mutex with the given name, which is the key of the lock.
 func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
 	writer, reader := r.newMutex(name, core.AcquireWriter, options), r.newMutex(name, core.AcquireShare, options)
-	writer.otherSide, reader.otherSide = reader, writer
-	return &RWMutex{Mutex: writer, reader: reader}
+	writer.other, reader.other = reader, writer
+	return &RWMutex{writer}
 }
 
 // Reader returns the reader's side: its Lock takes a share.
-func (rw *RWMutex) Reader() *Mutex { return rw.reader }
+func (rw *RWMutex) Reader() *Mutex { return rw.other }
 
 // RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer
 // no more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too.
 // An RLock that then gives up releases the lock.
-func (rw *RWMutex) RLock() error { return rw.reader.Lock() }
+func (rw *RWMutex) RLock() error { return rw.other.Lock() }
 
 // RLockContext takes a share of the lock.
-func (rw *RWMutex) RLockContext(ctx context.Context) error { return rw.reader.LockContext(ctx) }
+func (rw *RWMutex) RLockContext(ctx context.Context) error { return rw.other.LockContext(ctx) }
 
 // TryRLock takes a share of the lock if it can be had at once.
-func (rw *RWMutex) TryRLock() error { return rw.reader.TryLock() }
+func (rw *RWMutex) TryRLock() error { return rw.other.TryLock() }
 
 // TryRLockContext takes a share of the lock if it can be had at once.
-func (rw *RWMutex) TryRLockContext(ctx context.Context) error { return rw.reader.TryLockContext(ctx) }
+func (rw *RWMutex) TryRLockContext(ctx context.Context) error { return rw.other.TryLockContext(ctx) }
 
 // RUnlock gives the share back.
-func (rw *RWMutex) RUnlock() (bool, error) { return rw.reader.Unlock() }
+func (rw *RWMutex) RUnlock() (bool, error) { return rw.other.Unlock() }
 
 // RUnlockContext gives the share back.
 func (rw *RWMutex) RUnlockContext(ctx context.Context) (bool, error) {
-	return rw.reader.UnlockContext(ctx)
+	return rw.other.UnlockContext(ctx)
 }
 
 // A Semaphore has a number of permits, so that at most as many holders have one at the same time. It is safe for concurrent use.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +21,11 @@ const (
 	// Margin is how much later than the server a wait ends here, when the server is silent, and how long an answer may take that
 	// the server gives at once.
 	Margin = time.Second
-	// pause is the time between two questions that the server cannot make wait: to a key that an old client holds, after an error
-	// that passes, and while a guard answers at once.
+	// pause is the least time between two questions. The server cannot make one wait for a key that an old client holds, where it has
+	// an error that passes, and under a guard for a token that has the locks.
 	pause = 50 * time.Millisecond
+	// outrunFor is how long a request may be on its way that has no answer.
+	outrunFor = 2 * time.Minute
 	// LeastDrift is by which part of a lease this machine's clock and the server's may differ.
 	LeastDrift = 0.01
 )
@@ -41,7 +44,8 @@ type Client struct {
 	Fallback bool     // locks without the module are allowed
 	Observer Observer // is told of waits and holds; nil: nobody is
 
-	choice atomic.Int32 // whether locks are the module's, once that is known
+	falling  atomic.Pointer[bool] // whether locks are those of the fallback; nil: nobody knows yet
+	releases sync.Map             // by claim, of holds whose release goes on by itself
 }
 
 // An Observer is told of every wait and every hold, as for traces and metrics. It is safe for concurrent use.
@@ -105,7 +109,7 @@ type attempt struct {
 	from     *Hold // the hold that the token has already; nil: none
 	converts bool  // that hold is of the other mode
 	left     bool  // the server may have a hold or a place of ours that only we would end
-	outrun   bool  // the last request has no answer: the server may execute it after the next one
+	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
 }
 
@@ -123,9 +127,9 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		ctx = within
 		defer func() { done(err) }()
 	}
-	from := l.Live(token)
-	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: from}
-	if from != nil && from.lock.Command != l.Command {
+	l.Client.releases.Delete(claim{l.Names[0], token})
+	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: l.Live(token)}
+	if from := a.from; from != nil && from.lock.Command != l.Command {
 		a.grace, a.converts = 0, true // A release that gives the place up would end the hold that the token has.
 		from.modes.RLock()
 		defer from.modes.RUnlock()
@@ -139,8 +143,8 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		}
 		switch {
 		case a.fence != 0:
-			if from != nil {
-				from.finish(false)
+			if a.from != nil {
+				a.from.finish(false)
 			}
 			a.begin(ctx)
 			return a.Hold, nil
@@ -148,46 +152,41 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 			a.giveUp(ctx)
 			return a.Hold, nil
 		}
-		again, err := a.judge(ctx, reply, began)
-		if again < 0 || wait > 0 && time.Until(deadline)-again < time.Millisecond {
+		again, err := a.judge(ctx, reply)
+		rest := max(pause-time.Since(began), 0) // nothing if it has waited
+		if !again || wait > 0 && time.Until(deadline)-rest < time.Millisecond {
 			a.giveUp(ctx)
 			return nil, err
 		}
-		sleep(ctx, again)
+		sleep(ctx, rest)
 	}
 }
 
-// judge tells after which pause to ask again, below 0: not at all, and what the error is if there is no time for that.
-func (a *attempt) judge(ctx context.Context, reply driver.Reply, began time.Time) (again time.Duration, err error) {
+// judge tells whether to ask again, and what the error is if there is no time for that.
+func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, err error) {
 	class := ClassOf(reply)
-	kept := a.wait >= time.Millisecond && a.grace > 0 // a place was asked for
-	a.outrun = class == Unheard && !notSent(reply.Err)
+	again = a.wait >= time.Millisecond
+	kept := again && a.grace > 0 // a place was asked for
+	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
-	again, err = pause, reply.Err
 	switch {
 	case ctx.Err() != nil:
-		return -1, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
+		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
 	case isTaken(reply):
-		err = taken()
-		if class == Null && time.Since(began) >= min(a.wait, pause) {
-			again = 0 // It has waited. Otherwise an old client has the key, or a guard grants nothing to a token that has the locks.
-		}
+		return again, &ErrTaken{Nodes: []int{0}}
 	case says(reply.Err, "PARTIAL") && a.left && a.from == nil:
 		// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
 		a.giveBack(ctx)
-		return again, err
+		return true, reply.Err
 	case says(reply.Err, "CANCELLED"):
-		return -1, fmt.Errorf("%w: %w", ErrCancelled, err)
+		return false, fmt.Errorf("%w: %w", ErrCancelled, reply.Err)
 	case class == Final:
-		return -1, err
+		return false, reply.Err
 	case class == Unheard && !a.broken && !errors.Is(reply.Err, context.DeadlineExceeded):
 		a.broken = true // One that does not wait asks once more, too.
-		return again, err
+		return true, reply.Err
 	}
-	if a.wait < time.Millisecond {
-		again = -1
-	}
-	return again, err
+	return again, reply.Err
 }
 
 // wrong returns an error if this lock can never be held as it is to be.
@@ -247,10 +246,9 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 			a.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
 	}
-	switch {
-	case a.fence != 0 && a.lock.Linger != 0:
+	if a.lingers() {
 		a.depend(conn)
-	case conn != nil:
+	} else if conn != nil {
 		conn.Release()
 	}
 	return reply
@@ -262,7 +260,7 @@ func (a *attempt) renewAnew(ctx context.Context, over sender) driver.Reply {
 	a.known = a.sent
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	return a.renewal(within, over)
+	return a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds())
 }
 
 // goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
@@ -317,24 +315,33 @@ func (l *Lock) request(token string) driver.Command {
 // giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
 // may have been converted unheard.
 func (a *attempt) giveUp(ctx context.Context) {
-	if a.left && (!a.converts || a.from.isOver()) {
-		a.giveBack(ctx)
+	if !a.left || a.converts && !a.from.isOver() {
+		return
 	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+	defer cancel()
+	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
+		if !a.leaves(a.giveBack(within)) {
+			return
+		}
+	}
+	a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
 }
 
-// giveBack releases what may have been granted without our knowing, or gives up our place in the queue. If it cannot, the lease or
-// the grace ends it.
-func (a *attempt) giveBack(ctx context.Context) {
+// giveBack releases what may have been granted without our knowing, or gives up our place in the queue.
+func (a *attempt) giveBack(ctx context.Context) driver.Reply {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
-		// What ended our wait may have ended this connection, too: there is time for another one.
-		reply, _, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
-		if !a.outrun || reply.Err != nil || number(reply) != 0 {
-			break
-		}
-	}
+	// What ended our wait may have ended this connection, too: there is time for another one.
+	reply, _ := a.insist(ctx, time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
+	return reply
+}
+
+// leaves tells by the answer to a release whether something may be left: an acquire that has no answer may be behind something, and reach
+// the server after a release that finds nothing.
+func (a *attempt) leaves(reply driver.Reply) bool {
+	return passes(reply) || a.outrun && reply.Err == nil && number(reply) == 0
 }
 
 // about is a command about one key.

@@ -8,12 +8,6 @@ import (
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 )
 
-// What is known of the server; 0: nothing yet.
-const (
-	hasModule = 1 + iota
-	lacksModule
-)
-
 // The scripts act only if the key is free or the token is still the caller's. A key of another type is somebody else's. So a request
 // whose reply was lost can be sent again.
 const ours = "redis.call('type', KEYS[1]).ok == 'string' and redis.call('get', KEYS[1]) == ARGV[1]"
@@ -41,20 +35,22 @@ type sender interface {
 
 // falls tells whether locks are those of the fallback. The first answer of the server decides that; an error says that there is none yet.
 func (c *Client) falls(ctx context.Context, key string) (bool, error) {
-	if c.Fallback && c.choice.Load() == 0 {
+	if !c.Fallback {
+		return false, nil
+	}
+	if c.falling.Load() == nil {
 		within, cancel := context.WithTimeout(ctx, Margin)
 		defer cancel()
 		reply := c.Driver.Send(within, about("LOCK.INFO", key))[0]
-		if class := ClassOf(reply); class != Answered && class != Null && class != Final {
+		if passes(reply) {
 			return false, &RedisError{Err: reply.Err}
 		}
-		if !lacks(reply.Err, "LOCK.INFO") {
-			c.choice.CompareAndSwap(0, hasModule)
-		} else if c.choice.CompareAndSwap(0, lacksModule) {
+		without := lacks(reply.Err, "LOCK.INFO")
+		if c.falling.CompareAndSwap(nil, &without) && without {
 			slog.Warn("redislock: the server has no redis-lock module, so the fallback takes locks by SET NX PX: " + lost)
 		}
 	}
-	return c.choice.Load() == lacksModule, nil
+	return *c.falling.Load(), nil
 }
 
 // send sends commands of a token over one of both, in the form of the fallback where that is the choice. Its errors are explained.

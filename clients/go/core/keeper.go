@@ -14,17 +14,14 @@ const tryAgain = 200 * time.Millisecond
 // Renew begins the lease anew. It returns false when the hold is over, by the server's word or by this machine's clock. What passes is
 // tried again until then. A hold that lingers is bound to another connection if its own has broken.
 func (h *Hold) Renew(ctx context.Context) (bool, error) {
-	reply, sent, _ := h.insist(ctx, h.Until(), h.sendRenewal)
-	switch {
-	case number(reply) == 1:
-		return h.heard(sent, true), nil // A release may have come between.
-	case reply.Err == nil:
+	reply, _ := h.insist(ctx, h.Until(), h.sendRenewal)
+	if reply.Err == nil && number(reply) == 0 {
 		h.finish(true)
 	}
-	if h.isOver() {
+	if h.isOver() { // A release may have come between, too.
 		return false, nil
 	}
-	return false, reply.Err
+	return reply.Err == nil, reply.Err
 }
 
 // sendRenewal sends a renewal once, unless the hold is over. That of a hold that lingers goes over its own connection, and proves that
@@ -55,9 +52,14 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	return h.bind(within)
 }
 
-// renewal sends a renewal over one of both.
+// renewal sends a renewal over one of both, and notes its success.
 func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
-	return h.send(ctx, over, "LOCK.RENEW", h.lock.Expiry.Milliseconds())
+	sent := time.Now()
+	reply := h.send(ctx, over, "LOCK.RENEW", h.lock.Expiry.Milliseconds())
+	if number(reply) == 1 {
+		h.heard(sent, true)
+	}
+	return reply
 }
 
 // bind renews a hold over a new connection, and binds the hold to that, which only an acquire does. A renewal that has succeeded counts
@@ -98,21 +100,14 @@ func (h *Hold) bind(ctx context.Context) driver.Reply {
 func (h *Hold) watch() {
 	third := h.lock.Linger / 3
 	for sleep(h.life, third); h.life.Err() == nil; sleep(h.life, third) {
-		h.ping(third)
-	}
-}
-
-func (h *Hold) ping(within time.Duration) {
-	h.asking <- struct{}{}
-	defer func() { <-h.asking }()
-	if h.conn == nil {
-		return
-	}
-	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	if reply := h.conn.Send(ctx, driver.Command{Args: []any{"PING"}})[0]; ClassOf(reply) != Unheard {
-		h.heard(sent, false)
+		h.asking <- struct{}{}
+		ctx, cancel := context.WithTimeout(context.Background(), third)
+		sent := time.Now()
+		if h.conn != nil && ClassOf(h.conn.Send(ctx, driver.Command{Args: []any{"PING"}})[0]) != Unheard {
+			h.heard(sent, false)
+		}
+		cancel()
+		<-h.asking
 	}
 }
 
@@ -128,22 +123,16 @@ func (h *Hold) Keep(ctx context.Context) (within context.Context, stop context.C
 
 func (h *Hold) keep(ctx context.Context) {
 	span := h.lock.span()
-	for wait := min(span, time.Until(h.Until())) / 3; ; { // Some of the lease may be over before the first one.
-		sleep(ctx, wait)
-		if ctx.Err() != nil {
-			return
-		}
-		_, err := h.Renew(ctx)
-		switch {
-		case err != nil && ClassOf(driver.Reply{Err: err}) == Final:
+	wait := min(span, time.Until(h.Until())) / 3 // Some of the lease may be over before the first one.
+	for sleep(ctx, wait); ctx.Err() == nil; sleep(ctx, wait) {
+		wait = span / 3
+		if _, err := h.Renew(ctx); err != nil && ClassOf(driver.Reply{Err: err}) == Final {
 			h.mu.Lock()
 			h.failure = fmt.Errorf("%w: %w", ErrNotHeld, err)
 			h.mu.Unlock()
 			return
-		case err != nil:
+		} else if err != nil {
 			wait = min(span/10, tryAgain)
-		default: // If it was not renewed, ctx ends.
-			wait = span / 3
 		}
 	}
 }

@@ -44,10 +44,8 @@ func (l *Lock) Adopt(token string) *Hold {
 	return h
 }
 
-// begin is called once, when the server has granted the hold.
+// begin is called once, when the server has granted the hold, and before anybody else has it.
 func (h *Hold) begin(ctx context.Context) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if observer := h.lock.Client.Observer; observer != nil {
 		h.observed = observer.Holds(ctx, h.lock.Names, h.fence)
 	}
@@ -86,10 +84,9 @@ func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
 func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
-	tell := func() { end(context.Cause(h.life)) }
-	forget := context.AfterFunc(h.life, tell)
+	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
 	if h.isOver() {
-		tell() // The other way would come a moment later.
+		end(context.Cause(h.life)) // The other way would come a moment later.
 	}
 	return within, func() {
 		forget()
@@ -139,39 +136,37 @@ func (h *Hold) over() bool {
 // finish ends the hold here. lost tells whether nobody wanted that. It returns until when the lease would have lasted.
 func (h *Hold) finish(lost bool) (lease time.Time) {
 	h.mu.Lock()
-	lease, observed := h.lease(), h.observed
-	h.observed = nil
-	if h.overAt.IsZero() {
+	lease, ends := h.lease(), h.overAt.IsZero()
+	if ends {
 		h.overAt = time.Now()
+		h.timer.Stop()
 		h.end(cmp.Or(h.failure, ErrNotHeld))
 	}
-	h.timer.Stop()
 	h.mu.Unlock()
-	if observed != nil {
-		observed(lost)
+	if ends && h.observed != nil {
+		h.observed(lost)
 	}
 	return lease
 }
 
-// heard notes that the server has answered a request on the hold's connection, or has renewed the hold. false: it is over.
-func (h *Hold) heard(sent time.Time, renewed bool) bool {
+// heard notes that the server has answered a request on the hold's connection, or has renewed the hold, if that is not over. The
+// requests of a hold are sent one after the other.
+func (h *Hold) heard(sent time.Time, renewed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.over() {
-		return false
+		return
 	}
-	if h.known.Before(sent) {
-		h.known = sent
-	}
-	if renewed && h.sent.Before(sent) {
+	h.known = sent
+	if renewed {
 		h.sent = sent
 	}
 	h.timer.Reset(time.Until(h.lease()))
-	return !h.over()
 }
 
 // Release ends the hold. It returns false when the hold was over before. A release whose answer was lost and that is sent again is
-// one. After an error it can be called again: the server may have the hold, for as long as the lease lasts.
+// one. After an error it can be called again: the server may have the hold, for as long as the lease lasts. If the server has not
+// refused it, it goes on by itself meanwhile.
 func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	var options []any
 	if least := h.lock.AtLeast; least > 0 {
@@ -200,12 +195,40 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	if asks {
 		<-h.asking
 	}
-	reply, _, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
+	h.lock.Client.releases.Delete(claim{h.lock.Names[0], h.token})
+	reply, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
+	if passes(reply) {
+		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), passes, options...)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unheard = h.unheard || unheard
+	h.unheard = h.unheard || unheard || passes(reply) // One that goes on may reach the server yet.
 	// When the answer to the first one was lost, nothing has ended the lease meanwhile but that.
 	return number(reply) != 0 || reply.Err == nil && h.unheard && time.Now().Before(lease), reply.Err
+}
+
+// A claim is what a token has or wants of a lock.
+type claim struct{ name, token string }
+
+// goOn releases in the background, while the answers say that something may be left, until a time, or until the token asks anew.
+func (h *Hold) goOn(ctx context.Context, until time.Time, left func(driver.Reply) bool, options ...any) {
+	releases, key := &h.lock.Client.releases, claim{h.lock.Names[0], h.token}
+	releases.Store(key, h)
+	go func() {
+		defer releases.CompareAndDelete(key, h)
+		for again := tryAgain; time.Now().Before(until); again = min(2*again, 10*time.Second) {
+			time.Sleep(again)
+			if newest, _ := releases.Load(key); newest != h {
+				return
+			}
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+			reply := h.send(within, h.lock.Client.Driver, "LOCK.RELEASE", options...)
+			cancel()
+			if !left(reply) {
+				return
+			}
+		}
+	}()
 }
 
 // turn waits until nothing is on its way. The caller takes from asking afterwards. false: ctx has ended before.
@@ -221,7 +244,7 @@ func (h *Hold) turn(ctx context.Context) bool {
 // Check asks the server whether the lock is held now. After Until the answer is no: the server may still have a longer lease. The
 // answer is old when it arrives: guard a write by Exec or by the fence.
 func (h *Hold) Check(ctx context.Context) (bool, error) {
-	reply, _, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
+	reply, _ := h.insist(ctx, time.Now().Add(Margin), h.sends("LOCK.CHECK"))
 	return number(reply) != 0 && !h.isOver(), reply.Err
 }
 
@@ -275,39 +298,35 @@ func (h *Hold) sends(command string, args ...any) func(context.Context) driver.R
 }
 
 // insist sends a request of the owner until the server has decided. What passes is tried again until a time, and what has no answer a
-// few times. It returns when the request was sent that was answered, and whether another one may have reached the server.
+// few times. unheard tells whether one that was not answered may have reached the server.
 func (h *Hold) insist(
 	ctx context.Context, until time.Time, send func(context.Context) driver.Reply,
-) (reply driver.Reply, sent time.Time, unheard bool) {
+) (reply driver.Reply, unheard bool) {
 	const tries = 4
 	if h.token == "" { // Nobody has it.
-		return driver.Reply{Value: int64(0)}, time.Time{}, false
+		return driver.Reply{Value: int64(0)}, false
 	}
-	if until.IsZero() {
-		until = time.Now().Add(h.lock.surely(h.lock.Expiry))
-	}
-	for silent := 0; ; {
-		sent = time.Now()
+	until = cmp.Or(until, time.Now().Add(h.lock.surely(h.lock.Expiry)))
+	for silent := 0; silent < tries; {
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)
 		cancel()
+		if !passes(reply) {
+			return reply, unheard
+		}
 		again := min(tryAgain, h.lock.span()/10)
-		switch ClassOf(reply) {
-		case Answered, Null, Final:
-			return reply, sent, unheard
-		case Unheard:
+		if ClassOf(reply) == Unheard {
 			unheard = unheard || !notSent(reply.Err)
 			silent++
 			again = min(again, pause<<silent)
 		}
-		if silent < tries {
-			sleep(ctx, min(again, time.Until(until)))
-		}
+		sleep(ctx, min(again, time.Until(until)))
 		if ctx.Err() != nil {
-			reply.Err = &RedisError{Err: ended(ctx)}
+			return driver.Reply{Err: &RedisError{Err: ended(ctx)}}, unheard
 		}
-		if silent == tries || ctx.Err() != nil || !time.Now().Before(until) {
-			return reply, sent, unheard
+		if !time.Now().Before(until) {
+			break
 		}
 	}
+	return reply, unheard
 }

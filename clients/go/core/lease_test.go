@@ -141,6 +141,35 @@ func TestAReleaseThatFailsCanBeRepeated(t *testing.T) {
 	})
 }
 
+func TestAReleaseWithoutAnAnswerGoesOnByItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
+		lock.Token = func() (string, error) { return "mine", nil }
+		unheard := func() *Hold {
+			hold := acquired(t, lock)
+			f.set(func() { f.cut, f.asked = true, nil })
+			done(t, false, io.EOF)(hold.Release(ctx))
+			return hold
+		}
+		for _, away := range []time.Duration{time.Second, 10 * time.Second} {
+			hold := unheard()
+			time.Sleep(away)
+			f.set(func() { f.cut = false })
+			time.Sleep(away)
+			expect(t, "releases", f.count("LOCK.RELEASE"), 1)
+			f.plan(answer{"LOCK.RELEASE", driver.Reply{Value: int64(0)}, 0})
+			done(t, true)(hold.Release(ctx)) // As what was done has no other answer.
+			time.Sleep(time.Minute)
+			expect(t, "and no more", f.count("LOCK.RELEASE"), 2)
+		}
+		// It does not end what the same token gets afterwards.
+		unheard()
+		f.set(func() { f.cut = false })
+		acquired(t, lock)
+		time.Sleep(20 * time.Second)
+		expect(t, "requests", f.count("LOCK.RELEASE"), 0)
+	})
+}
+
 func TestAReleaseIsTriedAgainUntilTheLeaseIsOver(t *testing.T) {
 	for _, word := range []string{"BUSY", "READONLY"} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {

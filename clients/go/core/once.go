@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
@@ -62,14 +62,13 @@ func (o *Once) Get(ctx context.Context, maker func(ctx context.Context) ([]byte,
 		return old, nil
 	case err != nil:
 		return nil, err
+	case hold.fence == 0:
+		return hold.result, nil
 	case hold.result != nil:
 		old = hold.result
 	}
-	if hold.fence == 0 {
-		return old, nil
-	}
 	made, err := o.make(ctx, hold, maker)
-	if made == nil && err != nil && old != nil {
+	if made == nil && old != nil {
 		return old, nil
 	}
 	return made, err
@@ -109,7 +108,7 @@ func (o *Once) make(ctx context.Context, hold *Hold, maker func(ctx context.Cont
 	within, stop := hold.Keep(ctx)
 	defer stop()
 	defer func() { // Also if the maker panics.
-		// The end of the caller's context does not keep the others waiting. Nor does a silent server keep the caller: the lease ends the hold.
+		// The end of the caller's context does not keep the others waiting. Nor does a silent server keep the caller: the release goes on.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*Margin)
 		defer cancel()
 		if made == nil {
@@ -135,36 +134,40 @@ func (o *Once) store(ctx context.Context, hold *Hold, made []byte) error {
 	set := about(execGuarded, key, hold.token, "SET", o.Name, string(made), "PX", o.Keep.Milliseconds())
 	release := about("LOCK.RELEASE", key, hold.token)
 	var stored driver.Reply
-	hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
+	released, _ := hold.insist(ctx, hold.finish(false), func(ctx context.Context) driver.Reply {
 		replies := o.Client.send(ctx, o.Client.Driver, set, release)
 		stored = replies[0]
 		return replies[1]
 	})
+	if passes(released) {
+		_, _ = hold.Release(ctx) // It goes on by itself.
+	}
 	if says(stored.Err, "NOTHELD") || isTaken(stored) || ClassOf(stored) != Final {
 		return nil
 	}
 	return stored.Err
 }
 
+// hashTag finds the part of a name that chooses the slot of a cluster: what is in the first braces.
+var hashTag = regexp.MustCompile(`^[^{]*\{[^}]+\}`)
+
 // lockOf returns the key of a result's lock, in the same slot of a cluster. A name without a hash tag becomes one, so in a cluster it
 // has no "}".
 func lockOf(name string) string {
-	if _, rest, opened := strings.Cut(name, "{"); opened {
-		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
-			return name + ":once"
-		}
+	if hashTag.MatchString(name) {
+		return name + ":once"
 	}
 	return "{" + name + "}:once"
 }
 
-// resultIn takes a reply of LOCK.ONCE apart: the result, or nil, and the fence in place of the rest, or 0.
+// resultIn takes a reply of LOCK.ONCE apart: the result, or nil, and a reply whose number is the fence, or 0.
 func resultIn(reply driver.Reply) (result []byte, fence driver.Reply) {
-	if both, ok := reply.Value.([]any); ok && len(both) == 2 {
-		result, _ = resultIn(driver.Reply{Value: both[0]})
-		return result, driver.Reply{Value: both[1]}
+	first, fence := reply.Value, reply
+	if both, ok := first.([]any); ok && len(both) == 2 {
+		first, fence.Value = both[0], both[1]
 	}
-	if text, ok := reply.Value.(string); ok {
-		return []byte(text), driver.Reply{Value: int64(0)}
+	if text, ok := first.(string); ok {
+		result = []byte(text)
 	}
-	return nil, reply
+	return result, fence
 }

@@ -42,8 +42,6 @@ type ErrTaken struct {
 	Nodes []int
 }
 
-func taken() error { return &ErrTaken{Nodes: []int{0}} }
-
 func (err ErrTaken) Error() string {
 	return fmt.Sprintf("redislock: lock already taken, locked nodes: %v", err.Nodes)
 }
@@ -93,10 +91,9 @@ var words = map[string]Class{
 
 // ClassOf returns the class of a reply.
 func ClassOf(reply driver.Reply) Class {
-	text, said := textOf(reply.Err)
-	switch {
-	case said:
-		word, _, _ := strings.Cut(text, " ")
+	switch said := said(reply.Err); {
+	case said != nil:
+		word, _, _ := strings.Cut(said.Error(), " ")
 		return words[word]
 	case reply.Err != nil:
 		return Unheard
@@ -105,6 +102,9 @@ func ClassOf(reply driver.Reply) Class {
 	}
 	return Answered
 }
+
+// passes tells whether the same request may get another answer later: the server has not decided, or nobody has heard it.
+func passes(reply driver.Reply) bool { return ClassOf(reply) >= Temporary }
 
 // Leaves tells whether a connection is of no more use after a reply: the next one asks anew who the server is. A driver closes it then.
 func Leaves(reply driver.Reply) bool {
@@ -121,19 +121,16 @@ func number(reply driver.Reply) int64 {
 	return n
 }
 
-// textOf is the text of the server's reply in an error, if there is one.
-func textOf(err error) (text string, said bool) {
-	var reply driver.ServerError
-	if said = errors.As(err, &reply); said {
-		text = reply.Error()
-	}
-	return text, said
+// said is the server's reply in an error; nil: there is none.
+func said(err error) (reply driver.ServerError) {
+	errors.As(err, &reply)
+	return reply
 }
 
 // says tells whether err is a reply of the server that begins with these words.
 func says(err error, words string) bool {
-	text, said := textOf(err)
-	return said && strings.HasPrefix(strings.TrimPrefix(text, "ERR "), words)
+	said := said(err)
+	return said != nil && strings.HasPrefix(strings.TrimPrefix(said.Error(), "ERR "), words)
 }
 
 // notSent tells whether a request surely did not reach the server.
@@ -158,11 +155,10 @@ var (
 // lacks tells whether the server does not know a command of ours, in the words of any server or proxy. A text that quotes another
 // command first speaks of that one.
 func lacks(err error, command string) bool {
-	text, said := textOf(err)
-	if !said || ClassOf(driver.Reply{Err: err}) != Final || !unknownCommand.MatchString(text) {
+	if ClassOf(driver.Reply{Err: err}) != Final || !unknownCommand.MatchString(err.Error()) {
 		return false
 	}
-	name := quoted.FindStringSubmatch(text)
+	name := quoted.FindStringSubmatch(err.Error())
 	return name == nil || strings.EqualFold(name[1], command)
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -66,11 +67,7 @@ type Reply struct {
 
 // Failed returns a reply for each command that says that there is none.
 func Failed(commands []Command, err error) []Reply {
-	replies := make([]Reply, len(commands))
-	for i := range replies {
-		replies[i].Err = err
-	}
-	return replies
+	return slices.Repeat([]Reply{{Err: err}}, len(commands))
 }
 
 // A ServerError is an error that the server has sent. Those of go-redis are.

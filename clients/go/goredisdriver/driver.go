@@ -8,6 +8,7 @@
 package goredisdriver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ var ErrClient = errors.New("redislock: no lock can be right on this client")
 const (
 	// maxIdle is how many connections per server are kept for the next request.
 	maxIdle = 64
-	// longestIdle is how long they are kept. One that a dead host or a router has ended without a word would cost the next request
+	// longestIdle is how long they are used again. One that a dead host or a router has ended without a word would cost the next request
 	// all its time.
 	longestIdle = 30 * time.Second
 	// maxHops is how many redirections of a cluster one command follows.
@@ -51,15 +52,15 @@ type library struct {
 	server func(ctx context.Context, key string) (ofOne, error) // the one that has a key
 	reload func(context.Context)                                // asks a cluster anew who has what
 
-	mu   sync.Mutex         // of what follows
-	idle map[string][]*conn // by address; the one that was used last is the last
-	open map[*conn]bool     // those in use; nil: the driver is closed
+	mu   sync.Mutex                 // of what follows
+	idle map[string][]*redis.Client // by address; the one that was used last is the last
+	open map[*conn]bool             // those in use; nil: the driver is closed
 }
 
 // New returns a driver that uses the options of client, which is a *redis.Client (of redis.NewClient or redis.NewFailoverClient), a
 // *redis.ClusterClient, or a type that embeds one.
 func New(client redis.UniversalClient) (driver.Driver, error) {
-	l := &library{reload: func(context.Context) {}, idle: map[string][]*conn{}, open: map[*conn]bool{}}
+	l := &library{reload: func(context.Context) {}, idle: map[string][]*redis.Client{}, open: map[*conn]bool{}}
 	switch client := client.(type) {
 	case ofOne:
 		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
@@ -105,32 +106,28 @@ func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
 	server, err := l.server(ctx, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case l.open == nil:
+	if l.open == nil {
 		err = errors.New("the locks are closed")
 	}
-	if err != nil {
+	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	options := *server.Options()
 	idle := l.idle[options.Addr]
-	last := len(idle) - 1
-	if last < 0 || time.Since(idle[last].since) > longestIdle {
-		l.closeIdle(options.Addr) // The one that was used last is too old, and so are the others.
-		idle, last = []*conn{{library: l, options: options, client: newClient(options)}}, 0
+	if len(idle) == 0 {
+		idle = append(idle, newClient(options))
 	}
-	c := idle[last]
+	last := len(idle) - 1
 	l.idle[options.Addr] = idle[:last]
+	// Its connection may have ended while it was idle, or is too old: then this begins a new one.
+	c := &conn{library: l, options: options, client: idle[last], only: idle[last].Conn()}
 	l.open[c] = true
-	c.only = c.client.Conn() // It may have ended while it was idle: then this begins a new one.
 	return c, nil
 }
 
 func (l *library) closeIdle(addr string) {
-	for _, c := range l.idle[addr] {
-		_ = c.client.Close()
+	for _, client := range l.idle[addr] {
+		_ = client.Close()
 	}
 	delete(l.idle, addr)
 }
@@ -154,18 +151,17 @@ type conn struct {
 	options redis.Options // of the user's client, with the address of this connection
 	client  *redis.Client // which has one connection; others close it
 	only    *redis.Conn   // that one, and after its end no other one
-	since   time.Time     // when it became idle
 	leaves  bool          // the last answers say that it is of no more use
 }
 
 // newClient returns a client of one connection.
 func newClient(options redis.Options) *redis.Client {
 	options.PoolSize, options.MinIdleConns = 1, 0
-	options.ConnMaxIdleTime, options.ConnMaxLifetime = -1, 0 // a hold may depend on it
-	options.ReadTimeout = core.LongestSlice + core.Margin    // of the longest wait
-	options.ContextTimeoutEnabled = true                     // and of each
-	options.MaxRetries = -1                                  // the core asks again itself, as long as it may
-	later := reflect.ValueOf(&options).Elem()                // only later versions have what follows
+	options.ConnMaxIdleTime = longestIdle                 // between two uses, also where it has not been closed
+	options.ReadTimeout = core.LongestSlice + core.Margin // of the longest wait
+	options.ContextTimeoutEnabled = true                  // and of each
+	options.MaxRetries = -1                               // the core asks again itself, as long as it may
+	later := reflect.ValueOf(&options).Elem()             // only later versions have what follows
 	if retries := later.FieldByName("DialerRetries"); retries.IsValid() {
 		retries.SetInt(1)
 	}
@@ -180,7 +176,7 @@ func newClient(options redis.Options) *redis.Client {
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := c.send(ctx, false, commands...)
 	for i := range replies {
-		for hops := 0; hops < maxHops; hops++ {
+		for range maxHops {
 			addr, asking, redirected := driver.Redirection(replies[i].Err)
 			if !redirected || ctx.Err() != nil {
 				break
@@ -265,7 +261,6 @@ func (c *conn) end(broken bool) {
 		_ = c.client.Close()
 	default:
 		_ = c.only.Close()
-		c.since = time.Now()
-		l.idle[c.options.Addr] = append(idle, c)
+		l.idle[c.options.Addr] = append(idle, c.client)
 	}
 }

@@ -74,16 +74,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var first *recorder
 	ctx := context.WithoutCancel(r.Context())
 	text, err := h.Locks.Once(ctx, "idempotency:{"+digest(owner, key)+"}", func(ctx context.Context) ([]byte, error) {
-		made := &recorder{header: http.Header{}, answer: answer{Request: request}}
+		first = &recorder{header: http.Header{}, answer: answer{Request: request}}
 		read := r.WithContext(ctx)
 		read.Body = io.NopCloser(bytes.NewReader(body))
-		h.Next.ServeHTTP(made, read)
-		made.WriteHeader(http.StatusOK) // If nothing was written.
-		first = made
-		if made.Status >= http.StatusInternalServerError {
+		h.Next.ServeHTTP(first, read)
+		first.WriteHeader(http.StatusOK) // If nothing was written.
+		if first.Status >= http.StatusInternalServerError {
 			return nil, errNotKept
 		}
-		kept := made.answer
+		kept := first.answer
 		kept.Header = kept.Header.Clone()
 		maps.DeleteFunc(kept.Header, func(name string, _ []string) bool { return !slices.Contains(stored, name) })
 		return json.Marshal(kept)

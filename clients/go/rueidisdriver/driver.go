@@ -62,19 +62,17 @@ func (l *library) note(replies []driver.Reply) bool {
 }
 
 func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
-	c, err := until(ctx, l.dedicated, (*conn).Release) // It waits while the blocking pool is empty, whatever ctx says.
+	dedicated := func() *conn { // It waits while the blocking pool is empty, whatever ctx says.
+		c := &conn{library: l}
+		c.client, c.release = l.client.Dedicate()
+		l.open.Store(c, true)
+		return c
+	}
+	c, err := until(ctx, dedicated, (*conn).Release)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return c, nil
-}
-
-// dedicated returns a connection of the blocking pool when there is one.
-func (l *library) dedicated() *conn {
-	c := &conn{library: l}
-	c.client, c.release = l.client.Dedicate()
-	l.open.Store(c, true)
-	return c
 }
 
 // until returns what do returns, unless ctx ends before. What comes later is for late.
@@ -88,11 +86,11 @@ func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err 
 	case value = <-done:
 		return value, nil
 	case <-ctx.Done():
-		ended := make(chan struct{})
-		go func() { late(<-done); close(ended) }()
 		select {
-		case <-ended:
+		case value = <-done:
+			go late(value)
 		case <-time.After(250 * time.Millisecond):
+			go func() { late(<-done) }()
 		}
 		return value, context.Cause(ctx)
 	}
@@ -121,7 +119,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	send := func() []driver.Reply { return c.send(within, commands) }
-	replies, err := until(ctx, send, func([]driver.Reply) { c.failed.Store(true); c.end() })
+	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
 	if err != nil {
 		replies = driver.Failed(commands, err)
 	}
@@ -131,11 +129,11 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 
 func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
 	replies := send(ctx, c.client, commands)
-	for hops := 0; hops < maxHops; hops++ {
-		addr, asking, ok := driver.Redirection(replies[0].Err)
+	for range maxHops {
+		addr, asking, _ := driver.Redirection(replies[0].Err)
 		// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later.
 		node := c.library.client.Nodes()[addr]
-		if !ok || node == nil || ctx.Err() != nil {
+		if node == nil || ctx.Err() != nil {
 			break
 		}
 		c.release()
@@ -148,30 +146,25 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 	return replies
 }
 
-// Release gives the connection back. One with an error is closed, which may take as long as to connect.
+// Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with
+// an error is closed, which may take as long as to connect.
 func (c *conn) Release() {
-	if c.failed.Load() {
-		go c.end()
-	} else {
-		c.end()
-	}
+	c.ended.Do(func() {
+		c.library.open.Delete(c)
+		if !c.failed.Load() {
+			c.release()
+			return
+		}
+		go func() {
+			c.client.Close()
+			c.release()
+		}()
+	})
 }
 
 func (c *conn) Close() {
 	c.failed.Store(true)
-	go c.end()
-}
-
-// end gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with an
-// error is closed.
-func (c *conn) end() {
-	c.ended.Do(func() {
-		c.library.open.Delete(c)
-		if c.failed.Load() {
-			c.client.Close()
-		}
-		c.release()
-	})
+	c.Release()
 }
 
 // send sends commands once. Their keys tell the client the node, and what may wait says so.
@@ -185,13 +178,9 @@ func send(ctx context.Context, client rueidis.CoreClient, commands []driver.Comm
 				return driver.Failed(commands, err)
 			}
 		}
-		key := command.Key
-		made := client.B().Arbitrary(words[:max(key, 1)]...)
-		if key > 0 {
-			made = made.Keys(words[key])
-		}
-		made = made.Args(words[key+1:]...)
-		if key > 0 && slices.Contains(words[key+1:], "BLOCK") {
+		begin, end := max(command.Key, 1), command.Key+1 // of the key; without one they are equal
+		made := client.B().Arbitrary(words[:begin]...).Keys(words[begin:end]...).Args(words[end:]...)
+		if slices.Contains(words[end:], "BLOCK") {
 			built[i] = made.Blocking()
 		} else {
 			built[i] = made.Build()
