@@ -77,9 +77,8 @@ pub(crate) fn has_code(error: &RedisError, codes: &[&str]) -> bool {
 /// Whether the server does not know the command. Proxies and hosted servers say so in words of
 /// their own, some without a code.
 pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
-    const SAYINGS: [&str; 5] = [
+    const SAYINGS: [&str; 4] = [
         "unknown command",
-        "unknown redis command",
         "unsupported",
         "not supported",
         "not available",
@@ -87,7 +86,9 @@ pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
     let code = error.code().unwrap_or_default();
     let is_of_another_kind = class(error) != Class::Final || is_refused(error) || is_foreign(error);
     let text = format!("{code} {}", error.detail().unwrap_or_default()).to_lowercase();
-    !is_of_another_kind && SAYINGS.iter().any(|saying| text.contains(saying))
+    // That of LOCK.EXEC may be unknown, too.
+    let names_another = text.contains(['\'', '`']) && !text.contains("lock.");
+    !is_of_another_kind && !names_another && SAYINGS.iter().any(|saying| text.contains(saying))
 }
 
 /// Whether a release, a renewal or a check did what it says.

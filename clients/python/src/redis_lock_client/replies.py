@@ -1,5 +1,6 @@
 """What a server may answer, and what follows from it. Nothing here does I/O."""
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -85,6 +86,10 @@ def kind_of(error: Exception) -> Kind:
 def is_unknown_command(error: Exception, command: str) -> bool:
     text = str(error).lower()
     if word_of(error) in WORDS.keys() - {"ERR"} or "wrong number" in text or "unknown option" in text:
+        return False
+    # That of LOCK.EXEC may be unknown, too.
+    named = re.search(r"['`](\S+)['`]", text)
+    if named and named[1] != command.lower():
         return False
     lacks = ("unknown", "unsupported", "not available", "not supported", "doesn't exist")
     return command.lower() in text or any(words in text for words in lacks)
