@@ -401,7 +401,7 @@ final class Acquire {
     /** Another server may take over, and until then a waiter has its own time to wait for that. */
     private long patienceNanos() {
         long reconnectNanos = options.reconnect().toNanos();
-        if (!driver.failsOver() || waitNanos == 0) {
+        if (!driver.failsOver || waitNanos == 0) {
             return reconnectNanos;
         }
         return Math.max(reconnectNanos, waitNanos == ENDLESS ? FAILOVER_NANOS : ENDLESS);

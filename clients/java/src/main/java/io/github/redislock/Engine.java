@@ -58,7 +58,7 @@ final class Engine implements AutoCloseable {
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
         // A moment later there is a thread again.
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
-        pulse = new Lease.Pulse(driver.epoch(), System.nanoTime());
+        pulse = new Lease.Pulse(driver.epoch.get(), System.nanoTime());
         keeper = new Keeper(this);
         try {
             if (options.linger().isPresent() && driver.whyNoLinger() != null) {
@@ -66,7 +66,7 @@ final class Engine implements AutoCloseable {
             }
             listener = told ? new Listener(this) : null;
             if (options.linger().isPresent() || told) {
-                driver.onReconnect(this::reconnected);
+                driver.news = this::reconnected;
             }
             if (options.linger().isPresent()) {
                 keeper.beat(PACE_NANOS);
@@ -150,7 +150,7 @@ final class Engine implements AutoCloseable {
     }
 
     void work(Runnable task) {
-        if (driver.blocks()) {
+        if (driver.blocks) {
             workers.execute(task);
         } else {
             task.run();
@@ -208,7 +208,7 @@ final class Engine implements AutoCloseable {
         if (!requests.get(0).isBound()) {
             return driver.send(requests, endNanos);
         }
-        int epoch = driver.epoch();
+        int epoch = driver.epoch.get();
         long sentNanos = System.nanoTime();
         return driver.send(requests, endNanos).whenComplete((replies, failed) -> {
             Lease.Pulse now = pulse();
@@ -220,7 +220,7 @@ final class Engine implements AutoCloseable {
 
     /** The connection that what is sent now is bound to. */
     synchronized Lease.Pulse pulse() {
-        int epoch = driver.epoch();
+        int epoch = driver.epoch.get();
         if (pulse.epoch != epoch) {
             pulse = new Lease.Pulse(epoch, System.nanoTime());
         }
@@ -270,11 +270,11 @@ final class Engine implements AutoCloseable {
         BooleanSupplier within = within();
         return again(
                         () -> {
-                            int epoch = driver.epoch();
+                            int epoch = driver.epoch.get();
                             return ofAll(claim, name -> Request.releasing(name, token, leastMs))
                                     .whenComplete((held, failed) -> unanswered[0] |= failed == null
                                             // A library may have sent it by both connections.
-                                            ? driver.epoch() != epoch
+                                            ? driver.epoch.get() != epoch
                                             // One of several may be refused after others were
                                             // released.
                                             : claim.several() || driver.isOutOfReach(cause(failed)));

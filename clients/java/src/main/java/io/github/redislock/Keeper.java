@@ -48,7 +48,7 @@ final class Keeper {
     /** Or has the next renewal bind it, if that connection was lost meanwhile. */
     private void bind(Hold hold, Lease.Pulse pulse) {
         hold.lease.bind(pulse);
-        hold.unbound = engine.lingerMs() >= 0 && pulse.epoch != engine.driver.epoch();
+        hold.unbound = engine.lingerMs() >= 0 && pulse.epoch != engine.driver.epoch.get();
     }
 
     /** Begins to look after a hold whose lease has just begun. */
