@@ -93,9 +93,9 @@ final class Acquire {
     private final CompletableFuture<Grant> result = new CompletableFuture<>();
     private final Consumer<String> span;
 
-    private boolean over;
+    private volatile boolean over;
     private boolean held;
-    private Future<?> next;
+    private Future<?> next = Engine.done(null);
 
     /** What was sent last. Only the answer to that plans what is next. */
     private Asked last;
@@ -181,12 +181,9 @@ final class Acquire {
         boolean flag = false;
         while (!result.isDone()) {
             try {
-                if (Thread.interrupted()) { // A set flag would close the socket.
-                    throw new InterruptedException();
-                }
-                steps.take().run();
+                steps.take().run(); // With no flag set, which would close the socket.
             } catch (InterruptedException interrupt) {
-                flag |= !interruptible || isOver();
+                flag |= !interruptible || over;
                 if (interruptible) {
                     fail(new InterruptedException("while waiting for " + claim.title()));
                 }
@@ -205,27 +202,17 @@ final class Acquire {
         }
     }
 
-    private synchronized boolean isOver() {
-        return over;
-    }
-
     private synchronized void plan(long delayNanos) {
         if (over) {
             return;
         }
-        cancelNext();
+        next.cancel(false);
         if (steps == null) {
             next = engine.later(delayNanos, this::ask);
         } else if (delayNanos > 0) {
             next = engine.at(delayNanos, () -> steps.add(this::ask));
         } else {
             steps.add(this::ask);
-        }
-    }
-
-    private void cancelNext() {
-        if (next != null) {
-            next.cancel(false);
         }
     }
 
@@ -264,24 +251,21 @@ final class Acquire {
         }
         CompletableFuture<Driver.Line> opened =
                 ask.places && !told ? driver.open(endNanos(ask)) : null;
-        if (opened == null) {
-            engine.send(request, endNanos(ask))
-                    .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
-            return;
+        if (opened != null) {
+            // An answer soon says that a server which was out of reach is back.
+            long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
+            mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
+            // Rounded up, as BLOCK 0 would be for ever.
+            request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
+            ask.dueNanos += TimeUnit.MILLISECONDS.toNanos(request.blockMs);
         }
-        // An answer soon says that a server which was out of reach is back.
-        long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
-        mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
-        // Rounded up, as BLOCK 0 would be for ever.
-        request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
-        ask.dueNanos += TimeUnit.MILLISECONDS.toNanos(request.blockMs);
-        opened.thenCompose(line -> {
+        CompletableFuture<Object> sent = opened == null
+                ? engine.send(request, endNanos(ask))
+                : opened.thenCompose(line -> {
                     ask.line = line;
-                    return isOver()
-                            ? Engine.done(null)
-                            : line.sending().apply(request, endNanos(ask));
-                })
-                .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
+                    return over ? Engine.done(null) : line.sending().apply(request, endNanos(ask));
+                });
+        sent.whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
     }
 
     /** When the answer is waited for no longer: a server that is there would have given it. */
@@ -546,7 +530,7 @@ final class Acquire {
     private boolean end() {
         boolean ended = !over;
         over = true;
-        cancelNext();
+        next.cancel(false);
         engine.waiting.remove(token, this);
         // A release ends the wait of another one, whose last answer then tells that it has come.
         if (reader != null && isUnderWay()) {

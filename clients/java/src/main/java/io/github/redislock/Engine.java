@@ -189,7 +189,7 @@ final class Engine implements AutoCloseable {
         return plain(request, endNanos)
                 .thenApply(fallback::sawModule)
                 .exceptionallyCompose(failed -> {
-                    if (!Replies.isUnknown(request, driver.refusal(cause(failed)))) {
+                    if (!Replies.isUnknown(request, refusal(failed))) {
                         return failed(failed);
                     }
                     if (!request.isRaw && fallback.begin()) { // What has no fallback chooses none.
@@ -212,7 +212,7 @@ final class Engine implements AutoCloseable {
         long sentNanos = System.nanoTime();
         return driver.send(requests, endNanos).whenComplete((replies, failed) -> {
             Lease.Pulse now = pulse();
-            if (now.epoch == epoch && (failed == null || driver.refusal(cause(failed)) != null)) {
+            if (now.epoch == epoch && (failed == null || refusal(failed) != null)) {
                 now.livedAt(sentNanos);
             }
         });
@@ -228,12 +228,10 @@ final class Engine implements AutoCloseable {
     }
 
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
-        try {
-            return plain(Fallback.instead(request), endNanos)
-                    .thenApply(reply -> Fallback.reply(request, reply));
-        } catch (ModuleMissingException unavailable) {
-            return failed(unavailable);
-        }
+        return done(request)
+                .thenApply(Fallback::instead)
+                .thenCompose(instead -> plain(instead, endNanos))
+                .thenApply(reply -> Fallback.reply(request, reply));
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */
@@ -332,12 +330,13 @@ final class Engine implements AutoCloseable {
                 : Replies.kind(driver.refusal(failed));
     }
 
-    boolean isRefusedForNow(Throwable failed) {
-        return Replies.kind(driver.refusal(cause(failed))) != Replies.Kind.FINAL;
+    boolean isError(Throwable failed, String start) {
+        return Replies.isError(refusal(failed), start);
     }
 
-    boolean isError(Throwable failed, String start) {
-        return Replies.isError(driver.refusal(cause(failed)), start);
+    /** The text of the server's error; null for any other failure. */
+    String refusal(Throwable failed) {
+        return driver.refusal(cause(failed));
     }
 
     /** Completes another future in the same way. */

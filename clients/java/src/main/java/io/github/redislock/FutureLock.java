@@ -50,10 +50,10 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         return Engine.done(null)
                 .thenCompose(any -> work.get())
                 .handle((value, failed) -> end.get().handle((done, late) -> {
-                    if (failed == null && late == null) {
+                    Throwable first = Engine.cause(failed == null ? late : failed);
+                    if (first == null) {
                         return value;
                     }
-                    Throwable first = Engine.cause(failed == null ? late : failed);
                     if (failed != null && late != null) {
                         first.addSuppressed(Engine.cause(late));
                     }

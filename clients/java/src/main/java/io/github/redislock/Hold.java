@@ -60,7 +60,7 @@ final class Hold {
     /** Ends the hold's span of a trace. */
     volatile Runnable whenOver = () -> {};
 
-    private volatile Future<?> plan;
+    private volatile Future<?> plan = Engine.done(null);
     private CompletableFuture<?> last = Engine.done(null);
 
     /** Whether it has ended by its owner's will or against it; null while it is held. */
@@ -124,9 +124,7 @@ final class Hold {
 
     /** When the keeper looks at it next, in place of the last plan. */
     void plan(Future<?> next) {
-        if (plan != null) {
-            plan.cancel(false);
-        }
+        plan.cancel(false);
         plan = next;
     }
 
@@ -135,7 +133,7 @@ final class Hold {
         if (!givenBack.compareAndSet(null, byOwner)) {
             return false;
         }
-        plan(null);
+        plan(Engine.done(null));
         whenOver.run();
         return true;
     }

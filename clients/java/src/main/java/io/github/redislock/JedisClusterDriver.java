@@ -21,7 +21,7 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
 
     private final Map<String, JedisDriver> nodes = new ConcurrentHashMap<>();
 
-    /** The address by slot, as far as it was told. */
+    /** The address by slot, as far as it was told. That of an ASK has it for one request. */
     private final Map<Integer, String> owners = new ConcurrentHashMap<>();
 
     /** The last that was out of reach is not the first to be asked who has a slot. */
@@ -51,7 +51,9 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
             }
             try {
                 List<Object> replies = node.sendNow(sent, endNanos);
-                owners.put(slot, address);
+                if (sent.size() == 1) {
+                    owners.put(slot, address);
+                }
                 return replies.get(sent.size() - 1);
             } catch (JedisRedirectionException moved) {
                 address = moved.getTargetNode().toString();

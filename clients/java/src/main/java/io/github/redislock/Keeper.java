@@ -216,9 +216,9 @@ final class Keeper {
     }
 
     /** Asks the server if a hold is still there, and for as much time as a nested lock wants. */
-    CompletableFuture<Boolean> prolong(Hold hold, boolean renews, long leaseMs) {
+    CompletableFuture<Boolean> prolong(Hold hold, long leaseMs) {
         return hold.inTurn(() -> {
-            hold.renewed |= renews;
+            hold.renewed |= leaseMs == Leases.RENEWED;
             long leftMs = hold.lease.leftMs();
             // Where the server renews nothing for a while, its owner works on.
             boolean insists = !hold.renewed && leaseMs > leftMs;
@@ -244,9 +244,10 @@ final class Keeper {
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
         return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
-                .exceptionallyCompose(failed -> engine.isRefusedForNow(failed)
-                        ? Engine.done(hold.lasts())
-                        : Engine.failed(failed));
+                .exceptionallyCompose(failed ->
+                        Replies.kind(engine.refusal(failed)) != Replies.Kind.FINAL
+                                ? Engine.done(hold.lasts())
+                                : Engine.failed(failed));
     }
 
     /**
@@ -336,7 +337,7 @@ final class Keeper {
                     }
                     forget(hold); // Out of reach its lease ends it.
                     Throwable cause = Engine.cause(failed);
-                    boolean refused = engine.driver.refusal(cause) != null;
+                    boolean refused = engine.refusal(cause) != null;
                     if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
                         throw Engine.thrown(cause);
                     }
@@ -458,7 +459,7 @@ final class Keeper {
     }
 
     void close() {
-        holds.forEach(hold -> hold.plan(null));
+        holds.forEach(hold -> hold.plan(Engine.done(null)));
         holds.clear();
     }
 }

@@ -14,15 +14,19 @@ import java.util.stream.Stream;
 final class SyncClient implements RedisLockClient {
     private record Key(String name, Thread owner) {}
 
+    /** What is done at the end, whatever comes before it. */
+    private interface Ending extends AutoCloseable {
+        @Override
+        void close();
+    }
+
     private record Sides(RedisLock readLock, RedisLock writeLock) implements RedisReadWriteLock {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     final Engine engine;
-    final Keeper keeper;
 
     SyncClient(Driver driver, LockOptions options) {
         this.engine = new Engine(driver, options, false);
-        this.keeper = engine.keeper;
     }
 
     static boolean has(String driver) {
@@ -70,18 +74,11 @@ final class SyncClient implements RedisLockClient {
             return false;
         }
         Hold hold = held.hold();
-        Engine.join(() -> keeper.beginJob(hold, lockAtLeastFor.toMillis()));
-        try {
+        Engine.join(() -> engine.keeper.beginJob(hold, lockAtLeastFor.toMillis()));
+        Ending ending = () -> Engine.join(() -> engine.keeper.endJob(hold));
+        try (ending) { // The job's own error comes first.
             job.accept(held);
-        } catch (Throwable failed) { // Other languages throw checked exceptions, too.
-            try {
-                Engine.join(() -> keeper.endJob(hold));
-            } catch (RuntimeException late) {
-                failed.addSuppressed(late);
-            }
-            throw failed;
         }
-        Engine.join(() -> keeper.endJob(hold));
         return true;
     }
 
@@ -101,14 +98,14 @@ final class SyncClient implements RedisLockClient {
             return null;
         }
         if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
-            keeper.begin(reader, grant);
+            engine.keeper.begin(reader, grant);
             reader.renewed |= renewed;
             return reader;
         }
         if (reader != null) {
-            keeper.lose(reader, Keeper.NO_WRITER);
+            engine.keeper.lose(reader, Keeper.NO_WRITER);
         }
-        return keeper.hold(grant, Thread.currentThread(), renewed);
+        return engine.keeper.hold(grant, Thread.currentThread(), renewed);
     }
 
     private void refuseClosed() {
@@ -122,7 +119,7 @@ final class SyncClient implements RedisLockClient {
         refuseClosed();
         Hold hold = holds.get(new Key(name, Thread.currentThread()));
         if (hold != null && hold.isEnded()) {
-            keeper.lose(hold, Keeper.ENDED); // Unless the clock was quicker.
+            engine.keeper.lose(hold, Keeper.ENDED); // Unless the clock was quicker.
             forget(hold);
             return null;
         }
@@ -133,7 +130,7 @@ final class SyncClient implements RedisLockClient {
     void add(Hold hold) {
         hold.claim.names().forEach(name -> holds.put(new Key(name, hold.owner), hold));
         hold.whenLost = reason -> forget(hold);
-        keeper.watch(hold);
+        engine.keeper.watch(hold);
     }
 
     void forget(Hold hold) {
