@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
@@ -14,23 +15,6 @@ import java.util.function.Consumer;
  * <p>It is driven by answers and by the clock, or by the thread that waits for it.
  */
 final class Acquire {
-    /**
-     * A grant of a request, a moment before it, the one from which its lease is surely not
-     * over-estimated, and the connection that it is bound to. With a value and without a fence
-     * nothing is held; with both the value is early.
-     */
-    record Grant(
-            Acquire by,
-            long fence,
-            long askedNanos,
-            long sentNanos,
-            Lease.Pulse pulse,
-            byte[] value) {
-        private Grant boundTo(Lease.Pulse another) {
-            return new Grant(by, fence, askedNanos, sentNanos, another, value);
-        }
-    }
-
     /** What was sent, and the connection that it is bound to or waits on. */
     private static final class Asked {
         final long sentNanos = System.nanoTime();
@@ -77,10 +61,15 @@ final class Acquire {
     private final Engine engine;
     private final Driver driver;
     private final LockOptions options;
-    final Claim claim;
-    final String token;
-    final long ttlMs;
+    private final Claim claim;
+    private final String token;
+    private final boolean renewed;
+    private final long ttlMs;
     private final Hold reader;
+
+    /** Null where the hold belongs to no thread. */
+    private final Thread owner;
+
     private final long waitNanos;
     private final long deadlineNanos;
 
@@ -90,8 +79,11 @@ final class Acquire {
     /** What the thread that waits is to do; null where there is none. */
     private final BlockingQueue<Runnable> steps;
 
-    private final CompletableFuture<Grant> result = new CompletableFuture<>();
+    private final CompletableFuture<Hold> result = new CompletableFuture<>();
     private final Consumer<String> span;
+
+    /** What was found in place of the lock, or with it, as it is early; null where nothing was. */
+    volatile byte[] value;
 
     private volatile boolean over;
     private boolean held;
@@ -115,14 +107,13 @@ final class Acquire {
     private Throwable outOfReach;
 
     /**
-     * With {@code reader} it converts that hold; otherwise {@code token} is new. One that is {@code
-     * owned} is driven by the thread that calls {@link #await}.
+     * With {@code reader} it converts that hold. One that is {@code owned} is driven by the thread
+     * that calls {@link #await}, and has the hold belong to that, but for the lock of a value.
      */
     Acquire(
             Engine engine,
             Claim claim,
-            String token,
-            long ttlMs,
+            long leaseMs,
             Hold reader,
             long waitNanos,
             boolean owned) {
@@ -130,9 +121,14 @@ final class Acquire {
         this.driver = engine.driver;
         this.options = engine.options;
         this.claim = claim;
-        this.token = token;
-        this.ttlMs = ttlMs;
+        // A new token, so that nothing that is on its way for an earlier hold can touch this one.
+        this.token = reader == null ? UUID.randomUUID().toString() : reader.token;
+        this.renewed = leaseMs == Leases.RENEWED;
+        boolean ever = renewed || reader != null && reader.renewed;
+        long wantedMs = ever ? engine.ttlMs() : leaseMs;
+        this.ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
         this.reader = reader;
+        this.owner = owned && claim.result() == null ? Thread.currentThread() : null;
         this.steps = owned ? new LinkedBlockingQueue<>() : null;
         this.waitNanos = Math.max(0, Math.min(waitNanos, ENDLESS));
         this.deadlineNanos = System.nanoTime() + this.waitNanos;
@@ -140,14 +136,14 @@ final class Acquire {
         this.span = engine.telemetry.waits(claim);
     }
 
-    /** The grant, or null when the lock could not be had in time. */
-    CompletableFuture<Grant> begin() {
+    /** What is held then, or null when the lock could not be had in time. */
+    CompletableFuture<Hold> begin() {
         engine.waiting.put(token, this);
-        result.whenComplete((grant, failed) -> span.accept(outcome(grant, failed)));
+        result.whenComplete((hold, failed) -> span.accept(outcome(hold, failed)));
         if (steps == null && waitNanos > 0 && waitNanos < ENDLESS) {
             // No thread of its own is kept by an answer that is late.
             Future<?> end = engine.later(waitNanos, this::timeOut);
-            result.whenComplete((grant, failed) -> end.cancel(false));
+            result.whenComplete((hold, failed) -> end.cancel(false));
         }
         if (steps == null) {
             ask();
@@ -157,11 +153,11 @@ final class Acquire {
         return result;
     }
 
-    private static String outcome(Grant grant, Throwable failed) {
+    private String outcome(Hold hold, Throwable failed) {
         if (failed != null) {
             return "failed";
         }
-        return grant == null ? "busy" : grant.pulse() == null ? "found" : "granted";
+        return hold != null ? "granted" : value != null ? "found" : "busy";
     }
 
     private void timeOut() {
@@ -176,8 +172,8 @@ final class Acquire {
     }
 
     /** Begins it, and does all that is to do in the calling thread, until it is over. */
-    Grant await(boolean interruptible) throws InterruptedException {
-        begin().whenComplete((grant, failed) -> steps.add(() -> {}));
+    Hold await(boolean interruptible) throws InterruptedException {
+        begin().whenComplete((hold, failed) -> steps.add(() -> {}));
         boolean flag = false;
         while (!result.isDone()) {
             try {
@@ -292,9 +288,10 @@ final class Acquire {
                 }
             } else if (ask == last && failed != null) {
                 recover(failed, driver.refusal(failed));
-            } else if (ask == last && reply instanceof byte[] value) {
+            } else if (ask == last && reply instanceof byte[] found) {
                 placed = false; // It ended with this answer.
-                finish(() -> result.complete(new Grant(this, 0, 0, 0, null, value)));
+                value = found;
+                giveUp();
             } else if (ask == last) {
                 first = ask;
                 placed |= ask.places;
@@ -423,12 +420,9 @@ final class Acquire {
      */
     private void granted(Asked ask, long fence, byte[] early) {
         long now = System.nanoTime();
-        long askedNanos = first.sentNanos;
         synchronized (this) {
             uncertain = true;
         }
-        Grant grant = new Grant(this, fence, askedNanos, ask.sentNanos, ask.pulse, early);
-        Grant renewed = new Grant(this, fence, askedNanos, now, ask.pulse, early);
         if (ask.line != null && engine.lingerMs() >= 0) {
             Lease.Pulse kept = engine.pulse();
             engine.send(Request.acquiring(claim.held(), token, ttlMs, options))
@@ -436,9 +430,9 @@ final class Acquire {
                         ask.close(true);
                         if (failed == null && reply == null) {
                             // Not now, so the next renewal does it.
-                            deliver(grant.boundTo(new Lease.Pulse(-1, now)));
+                            deliver(fence, early, ask.sentNanos, new Lease.Pulse(-1, now));
                         } else if (failed == null && reply.equals(fence)) {
-                            deliver(renewed.boundTo(kept));
+                            deliver(fence, early, now, kept);
                         } else {
                             begunAnew();
                         }
@@ -447,13 +441,13 @@ final class Acquire {
         }
         ask.close(true);
         if (now - ask.sentNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
-            deliver(grant);
+            deliver(fence, early, ask.sentNanos, ask.pulse);
             return;
         }
         engine.ofAll(claim, name -> Request.ofHold("LOCK.RENEW", name, token, ttlMs))
                 .whenComplete((held, failed) -> {
                     if (failed == null && held) {
-                        deliver(renewed);
+                        deliver(fence, early, now, ask.pulse);
                     } else if (failed == null && claim.several()) {
                         begunAnew(); // Some of it may be held still.
                     } else {
@@ -462,12 +456,13 @@ final class Acquire {
                 });
     }
 
-    private void deliver(Grant grant) {
+    /** Its lease is surely not over-estimated from {@code sentNanos} on, with that connection. */
+    private void deliver(long fence, byte[] early, long sentNanos, Lease.Pulse pulse) {
         synchronized (this) {
             if (held) {
                 return; // It was told of it twice.
             }
-            if (!over && Lease.isOver(grant.sentNanos(), ttlMs)) {
+            if (!over && Lease.isOver(sentNanos, ttlMs)) {
                 placed = true;
                 notNow(0); // Others may have it already.
                 return;
@@ -479,10 +474,26 @@ final class Acquire {
             held = end();
         }
         if (held) {
-            result.complete(grant);
+            value = early;
+            result.complete(hold(fence, sentNanos, pulse));
         } else {
             leave(); // Nobody wants it any more.
         }
+    }
+
+    /** The reader's, if it was converted, or a new one. Nobody looks after it yet. */
+    private Hold hold(long fence, long sentNanos, Lease.Pulse pulse) {
+        boolean same = reader != null && reader.fence == fence && !reader.isOver();
+        if (reader != null && !same) {
+            engine.keeper.lose(reader, Keeper.NO_WRITER);
+        }
+        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
+        Hold hold = same ? reader : new Hold(claim.held(), owner, token, fence, lease);
+        hold.renewed |= renewed;
+        hold.lease.begin(first.sentNanos, sentNanos, ttlMs);
+        hold.lease.bind(pulse);
+        hold.whenOver = same ? hold.whenOver : engine.telemetry.holds(hold.claim, fence);
+        return hold;
     }
 
     private RuntimeException closed() {

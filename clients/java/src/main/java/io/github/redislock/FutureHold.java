@@ -13,6 +13,7 @@ final class FutureHold implements AsyncHold {
         this.engine = engine;
         this.hold = hold;
         hold.whenLost = reason -> engine.callbacks.execute(() -> lost.complete(reason));
+        engine.keeper.watch(hold);
     }
 
     @Override

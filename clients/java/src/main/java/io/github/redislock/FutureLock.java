@@ -2,7 +2,6 @@ package io.github.redislock;
 
 import java.time.Duration;
 import java.util.Optional;
-import java.util.UUID;
 import java.util.concurrent.*;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -64,29 +63,20 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
 
     /** What is completed by its owner in another way leaves neither a place nor a hold. */
     <T> CompletableFuture<T> take(long waitNanos, long leaseMs, Function<AsyncHold, T> outcome) {
-        String token = UUID.randomUUID().toString();
-        long ttlMs = leaseMs == Leases.RENEWED ? engine.ttlMs() : leaseMs;
-        Acquire acquire = new Acquire(engine, claim, token, ttlMs, null, waitNanos, false);
+        Acquire acquire = new Acquire(engine, claim, leaseMs, null, waitNanos, false);
         CompletableFuture<T> future = new CompletableFuture<>();
-        acquire.begin().whenComplete((grant, failed) -> {
-            FutureHold hold = grant == null ? null : hold(grant, leaseMs == Leases.RENEWED);
+        acquire.begin().whenComplete((granted, failed) -> {
+            FutureHold hold = granted == null ? null : new FutureHold(engine, granted);
             engine.callbacks.execute(() -> {
                 boolean taken = failed == null
                         ? future.complete(outcome.apply(hold))
                         : future.completeExceptionally(Engine.cause(failed));
                 if (!taken && hold != null) {
-                    engine.keeper.abandon(hold.hold);
+                    engine.keeper.abandon(granted);
                 }
             });
         });
         future.whenComplete((taken, failed) -> acquire.giveUp()); // It is over, unless by its owner.
-        return future;
-    }
-
-    private FutureHold hold(Acquire.Grant grant, boolean renewed) {
-        Hold hold = engine.keeper.hold(grant, null, renewed);
-        FutureHold future = new FutureHold(engine, hold);
-        engine.keeper.watch(hold);
         return future;
     }
 }

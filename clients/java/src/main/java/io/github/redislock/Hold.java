@@ -30,9 +30,6 @@ final class Hold {
     /** Whether the keeper renews it. */
     volatile boolean renewed;
 
-    /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
-    volatile boolean unbound;
-
     /** Whether its release is under way. It is held until the server has answered. */
     volatile boolean releasing;
 

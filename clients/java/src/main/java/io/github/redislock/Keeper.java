@@ -28,27 +28,9 @@ final class Keeper {
         this.engine = engine;
     }
 
-    /** What is granted now, with its lease. Nobody looks after it before {@link #watch}. */
-    Hold hold(Acquire.Grant grant, Thread owner, boolean renewed) {
-        Claim claim = grant.by().claim.held();
-        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
-        Hold hold = new Hold(claim, owner, grant.by().token, grant.fence(), lease);
-        hold.renewed = renewed;
-        begin(hold, grant);
-        hold.whenOver = engine.telemetry.holds(claim, grant.fence());
-        return hold;
-    }
-
-    /** Begins its lease: also that of a reader's hold that is granted as a writer's. */
-    void begin(Hold hold, Acquire.Grant grant) {
-        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), grant.by().ttlMs);
-        bind(hold, grant.pulse());
-    }
-
-    /** Or has the next renewal bind it, if that connection was lost meanwhile. */
-    private void bind(Hold hold, Lease.Pulse pulse) {
-        hold.lease.bind(pulse);
-        hold.unbound = engine.lingerMs() >= 0 && pulse.epoch != engine.driver.epoch.get();
+    /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
+    private boolean isUnbound(Hold hold) {
+        return engine.lingerMs() >= 0 && !hold.lease.isBoundTo(engine.driver.epoch.get());
     }
 
     /** Begins to look after a hold whose lease has just begun. */
@@ -57,8 +39,9 @@ final class Keeper {
             return;
         }
         holds.add(hold);
-        long leftNanos = hold.unbound ? 0 : hold.lease.ttlLeftNanos();
-        renewIn(hold, hold.unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
+        boolean unbound = isUnbound(hold);
+        long leftNanos = unbound ? 0 : hold.lease.ttlLeftNanos();
+        renewIn(hold, unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
     }
 
     private long nextNanos(long leftNanos) {
@@ -104,7 +87,7 @@ final class Keeper {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         boolean renewed =
                 hold.renewed && (hold.handedOn || hold.owner == null || hold.owner.isAlive());
-        if (hold.isOver() || hold.releasing || (!hold.unbound && !renewed)) {
+        if (hold.isOver() || hold.releasing || (!isUnbound(hold) && !renewed)) {
             return Engine.done(null);
         }
         long leaseMs = leaseMs(hold);
@@ -115,7 +98,7 @@ final class Keeper {
                         renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
                     } else if (!held) { // Unless its owner released it while this was on its way.
                         lose(hold, !hold.lasts() ? reason(hold) : GONE);
-                    } else if (hold.unbound && !hold.converting && !hold.isEnded()) {
+                    } else if (isUnbound(hold) && !hold.converting && !hold.isEnded()) {
                         return bindAgain(hold, leaseMs);
                     } else {
                         watchRenewed(hold);
@@ -140,7 +123,7 @@ final class Keeper {
     }
 
     private void watchRenewed(Hold hold) {
-        if (hold.unbound) { // In vain this time, and not at once again.
+        if (isUnbound(hold)) { // In vain this time, and not at once again.
             renewIn(hold, nextNanos(hold.lease.leftNanos()));
         } else {
             watch(hold);
@@ -166,7 +149,7 @@ final class Keeper {
                 return null;
             }
             if (reply != null) {
-                bind(hold, pulse);
+                hold.lease.bind(pulse);
             }
             watchRenewed(hold);
             return null;
@@ -179,10 +162,7 @@ final class Keeper {
 
     /** The connection that the holds are bound to is another one now. */
     void rebindAll() {
-        holds.forEach(hold -> {
-            hold.unbound = true;
-            engine.work(() -> renew(hold));
-        });
+        holds.forEach(hold -> engine.work(() -> renew(hold)));
     }
 
     /** Proves again and again that the connection that holds are bound to lives. */
@@ -268,7 +248,7 @@ final class Keeper {
                         }
                         boolean same = reply.equals(hold.fence);
                         if (same) {
-                            bind(hold, pulse);
+                            hold.lease.bind(pulse);
                         }
                         return Engine.done(same && hold.lease.answered(sent));
                     });

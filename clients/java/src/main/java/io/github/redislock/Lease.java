@@ -75,6 +75,10 @@ final class Lease {
         pulse = next;
     }
 
+    synchronized boolean isBoundTo(int epoch) {
+        return pulse.epoch == epoch;
+    }
+
     /** How long ago the first grant is at most, by a server whose clock may be fast. */
     synchronized long sinceAskedMs() {
         return (clock.getAsLong() - askedNanos) / 990_000 + 1;

@@ -4,7 +4,6 @@ import io.github.redislock.Claim.Mode;
 
 import java.time.Duration;
 import java.util.Map;
-import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
@@ -86,26 +85,7 @@ final class SyncClient implements RedisLockClient {
     Hold acquire(Claim claim, Hold reader, long leaseMs, long waitNanos, boolean interruptible)
             throws InterruptedException {
         refuseClosed();
-        // A new token, so that nothing that is on its way for an earlier hold can touch this one.
-        String token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        boolean renewed = leaseMs == Leases.RENEWED;
-        boolean ever = renewed || reader != null && reader.renewed;
-        long wantedMs = ever ? engine.ttlMs() : leaseMs;
-        long ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
-        Acquire acquire = new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true);
-        Acquire.Grant grant = acquire.await(interruptible);
-        if (grant == null) {
-            return null;
-        }
-        if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
-            engine.keeper.begin(reader, grant);
-            reader.renewed |= renewed;
-            return reader;
-        }
-        if (reader != null) {
-            engine.keeper.lose(reader, Keeper.NO_WRITER);
-        }
-        return engine.keeper.hold(grant, Thread.currentThread(), renewed);
+        return new Acquire(engine, claim, leaseMs, reader, waitNanos, true).await(interruptible);
     }
 
     private void refuseClosed() {
