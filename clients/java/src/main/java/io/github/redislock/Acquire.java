@@ -59,8 +59,6 @@ final class Acquire {
     static final long FIRST_SLICE_MS = 1_000;
 
     private final Engine engine;
-    private final Driver driver;
-    private final LockOptions options;
     private final Claim claim;
     private final String token;
     private final boolean renewed;
@@ -118,8 +116,6 @@ final class Acquire {
             long waitNanos,
             boolean owned) {
         this.engine = engine;
-        this.driver = engine.driver;
-        this.options = engine.options;
         this.claim = claim;
         // A new token, so that nothing that is on its way for an earlier hold can touch this one.
         this.token = reader == null ? UUID.randomUUID().toString() : reader.token;
@@ -132,7 +128,7 @@ final class Acquire {
         this.steps = owned ? new LinkedBlockingQueue<>() : null;
         this.waitNanos = Math.max(0, Math.min(waitNanos, ENDLESS));
         this.deadlineNanos = System.nanoTime() + this.waitNanos;
-        this.giveUpNanos = deadlineNanos + options.patienceNanos();
+        this.giveUpNanos = deadlineNanos + engine.options.patienceNanos();
         this.span = engine.telemetry.waits(claim);
     }
 
@@ -163,7 +159,7 @@ final class Acquire {
     private void timeOut() {
         synchronized (this) {
             if (outOfReachSince != 0
-                    && System.nanoTime() - outOfReachSince > options.reconnect().toNanos()) {
+                    && System.nanoTime() - outOfReachSince > engine.options.reconnect().toNanos()) {
                 fail(outOfReach);
                 return;
             }
@@ -238,18 +234,18 @@ final class Acquire {
             last = ask;
             first = uncertain ? first : ask;
         }
-        Request request = Request.acquiring(claim, token, ttlMs, options);
-        request.keepMs = waitsHere ? options.grace().toMillis() : 0;
+        Request request = Request.acquiring(claim, token, ttlMs, engine.options);
+        request.keepMs = waitsHere ? engine.options.grace().toMillis() : 0;
         if (told) {
             // It asks again within a slice. A place that was left out of reach ends by itself: its
             // channel is there, and nobody listens for it.
             engine.listener.waitBy(request);
         }
         CompletableFuture<Driver.Line> opened =
-                ask.places && !told ? driver.open(endNanos(ask)) : null;
+                ask.places && !told ? engine.driver.open(endNanos(ask)) : null;
         if (opened != null) {
             // An answer soon says that a server which was out of reach is back.
-            long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
+            long mostMs = Math.min(engine.options.slice().toMillis(), engine.driver.mostBlockMs());
             mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
             // Rounded up, as BLOCK 0 would be for ever.
             request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
@@ -266,7 +262,7 @@ final class Acquire {
 
     /** When the answer is waited for no longer: a server that is there would have given it. */
     private long endNanos(Asked ask) {
-        long endNanos = ask.dueNanos + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
+        long endNanos = ask.dueNanos + TimeUnit.MILLISECONDS.toNanos(engine.options.answerMs());
         return endNanos - giveUpNanos > 0 ? giveUpNanos : endNanos;
     }
 
@@ -280,14 +276,14 @@ final class Acquire {
             return;
         }
         ask.isAnswered = true;
-        ask.close(driver.isUsableAfter(failed));
+        ask.close(engine.driver.isUsableAfter(failed));
         synchronized (this) {
             if (over) {
                 if (ask.line != null && reader == null && !held) { // What comes after the release.
                     engine.giveUp(claim, token, 0);
                 }
             } else if (ask == last && failed != null) {
-                recover(failed, driver.refusal(failed));
+                recover(failed, engine.driver.refusal(failed));
             } else if (ask == last && reply instanceof byte[] found) {
                 placed = false; // It ended with this answer.
                 value = found;
@@ -295,7 +291,7 @@ final class Acquire {
             } else if (ask == last) {
                 first = ask;
                 placed |= ask.places;
-                notNow(reply != null ? options.slice().toNanos() : pauseNanos(ask));
+                notNow(reply != null ? engine.options.slice().toNanos() : pauseNanos(ask));
             }
         }
     }
@@ -381,8 +377,8 @@ final class Acquire {
 
     /** Another server may take over, and until then a waiter has its own time to wait for that. */
     private long patienceNanos() {
-        long reconnectNanos = options.reconnect().toNanos();
-        if (!driver.failsOver || waitNanos == 0) {
+        long reconnectNanos = engine.options.reconnect().toNanos();
+        if (!engine.driver.failsOver || waitNanos == 0) {
             return reconnectNanos;
         }
         return Math.max(reconnectNanos, waitNanos == ENDLESS ? FAILOVER_NANOS : ENDLESS);
@@ -425,7 +421,7 @@ final class Acquire {
         }
         if (ask.line != null && engine.lingerMs() >= 0) {
             Lease.Pulse kept = engine.pulse();
-            engine.send(Request.acquiring(claim.held(), token, ttlMs, options))
+            engine.send(Request.acquiring(claim.held(), token, ttlMs, engine.options))
                     .whenComplete((reply, failed) -> {
                         ask.close(true);
                         if (failed == null && reply == null) {
@@ -498,7 +494,7 @@ final class Acquire {
 
     private RuntimeException closed() {
         return steps != null
-                ? driver.failure("the client was closed")
+                ? engine.driver.failure("the client was closed")
                 : new IllegalStateException("the client was closed");
     }
 

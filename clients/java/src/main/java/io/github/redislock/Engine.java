@@ -65,9 +65,7 @@ final class Engine implements AutoCloseable {
                 throw new IllegalArgumentException(driver.whyNoLinger());
             }
             listener = told ? new Listener(this) : null;
-            if (options.linger().isPresent() || told) {
-                driver.news = this::reconnected;
-            }
+            driver.news = this::reconnected;
             if (options.linger().isPresent()) {
                 keeper.beat(PACE_NANOS);
             }
@@ -364,29 +362,20 @@ final class Engine implements AutoCloseable {
                 : failed;
     }
 
-    CompletableFuture<Map<String, Object>> info(String name) {
-        return again(() -> send(new Request("LOCK.INFO").key(name))).thenApply(Engine::fields);
-    }
-
-    private static Map<String, Object> fields(Object reply) {
-        Map<String, Object> info = new HashMap<>();
-        if (reply instanceof Map<?, ?> map) {
-            map.forEach((key, value) -> info.put(key.toString(), value));
-        } else if (reply instanceof List<?> flat) {
-            for (int at = 0; at + 1 < flat.size(); at += 2) {
-                info.put(flat.get(at).toString(), flat.get(at + 1));
+    /** One of the things that LOCK.INFO tells, by a flat list or by a map of RESP3; or null. */
+    CompletableFuture<Object> info(String name, String field) {
+        return again(() -> send(new Request("LOCK.INFO").key(name))).thenApply(reply -> {
+            if (reply instanceof List<?> flat && flat.contains(field)) {
+                return flat.get(flat.indexOf(field) + 1);
             }
-        }
-        return info;
+            return reply instanceof Map<?, ?> map ? map.get(field) : null;
+        });
     }
 
     /** False where the user may not ask. A release gives the place up all the same. */
     CompletableFuture<Boolean> isWaiting(String name, String token) {
-        return info(name)
-                .thenApply(info -> info.getOrDefault("waiters", List.of()) instanceof List<?> all
-                        // The replies of RESP2 are flat lists and those of RESP3 maps: the token is
-                        // in either.
-                        && all.stream().anyMatch(waiter -> waiter.toString().contains(token)))
+        return info(name, "waiters")
+                .thenApply(waiters -> String.valueOf(waiters).contains(token))
                 .exceptionally(refused -> false);
     }
 

@@ -203,8 +203,8 @@ record SyncLock(SyncClient client, Claim claim)
     public boolean isLocked() {
         String mine = claim.mode().name().toLowerCase(Locale.ROOT);
         return Engine.join(() -> client.engine
-                .info(getName())
-                .thenApply(info -> info.getOrDefault("mode", "free").equals(mine))
+                .info(getName(), "mode")
+                .thenApply(mine::equals)
                 // An old client may hold it, in its own way.
                 .exceptionallyCompose(failed -> client.engine.isError(failed, "WRONGTYPE")
                         ? Engine.done(true)
@@ -238,7 +238,7 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public int availablePermits() {
-        Object holders = Engine.join(() -> client.engine.info(getName())).get("holder-count");
+        Object holders = Engine.join(() -> client.engine.info(getName(), "holder-count"));
         if (client.engine.fallback.isUsed()) {
             throw Fallback.lacks(Fallback.SEMAPHORE);
         }

@@ -217,13 +217,10 @@ public class RedisRegistryLock implements Lock {
     private boolean lockAgain(long ttlMs) {
         boolean interrupted = Thread.interrupted();
         try {
-            while (true) {
-                try {
-                    return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
-                } catch (InterruptedException flag) {
-                    interrupted = true;
-                }
-            }
+            return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException flag) {
+            interrupted = true;
+            return lockAgain(ttlMs);
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();
