@@ -156,15 +156,13 @@ final class Acquire {
         return hold != null ? "granted" : value != null ? "found" : "busy";
     }
 
-    private void timeOut() {
-        synchronized (this) {
-            if (outOfReachSince != 0
-                    && System.nanoTime() - outOfReachSince > engine.options.reconnect().toNanos()) {
-                fail(outOfReach);
-                return;
-            }
+    private synchronized void timeOut() {
+        long awayNanos = outOfReachSince == 0 ? 0 : System.nanoTime() - outOfReachSince;
+        if (awayNanos > engine.options.reconnect().toNanos()) {
+            fail(outOfReach);
+        } else {
+            giveUp();
         }
-        giveUp();
     }
 
     /** Begins it, and does all that is to do in the calling thread, until it is over. */
@@ -194,7 +192,8 @@ final class Acquire {
         }
     }
 
-    private synchronized void plan(long delayNanos) {
+    /** Asks again after that. */
+    synchronized void plan(long delayNanos) {
         if (over) {
             return;
         }
@@ -206,11 +205,6 @@ final class Acquire {
         } else {
             steps.add(this::ask);
         }
-    }
-
-    /** Asks at once, because a message or a place may have been lost. */
-    void again() {
-        plan(0);
     }
 
     private void ask() {

@@ -90,7 +90,7 @@ final class Engine implements AutoCloseable {
 
     /** Has all that wait ask again, as a message or a place may have been lost. */
     void askAgain() {
-        waiting.values().forEach(Acquire::again);
+        waiting.values().forEach(acquire -> acquire.plan(0));
     }
 
     private static ThreadPoolExecutor pool(
