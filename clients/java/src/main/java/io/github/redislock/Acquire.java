@@ -359,7 +359,7 @@ final class Acquire {
             }
             if (unanswered && reader == null) {
                 // A server that was silent may read both later: the release behind the request.
-                engine.work(() -> engine.giveUp(claim, token, 0));
+                engine.work(() -> leave(true));
             }
             fail(failed);
         } else {
@@ -467,7 +467,7 @@ final class Acquire {
             value = early;
             result.complete(hold(fence, sentNanos, pulse));
         } else {
-            leave(); // Nobody wants it any more.
+            leave(false); // Nobody wants it any more.
         }
     }
 
@@ -509,15 +509,14 @@ final class Acquire {
 
     /** Ends the place in the queue, or a hold that was granted unseen, and then says so. */
     private CompletableFuture<?> finish(Runnable news) {
-        boolean leaves;
+        boolean unanswered;
         synchronized (this) {
-            // What it sent last may come to the server after the release, and has no answer yet.
-            leaves = uncertain || placed || isUnderWay();
+            unanswered = uncertain || isUnderWay();
             if (!end()) {
                 return Engine.done(null);
             }
         }
-        return (leaves ? leave() : Engine.done(null))
+        return (unanswered || placed ? leave(unanswered) : Engine.done(null))
                 .handle((left, outOfReach) -> {
                     news.run(); // Out of reach the lease or the grace ends it.
                     return null;
@@ -540,10 +539,15 @@ final class Acquire {
         return ended;
     }
 
-    private CompletableFuture<?> leave() {
-        return reader == null || reader.isOver()
-                ? engine.giveUp(claim, token, 0)
-                : leaveAsReader(LEAVE_TRIES);
+    /** A server reads its connections in no order: what has no answer may be behind the release. */
+    private CompletableFuture<?> leave(boolean unanswered) {
+        if (reader != null && !reader.isOver()) {
+            return leaveAsReader(LEAVE_TRIES);
+        }
+        return engine.giveUp(claim, token, 0)
+                .thenCompose(found -> unanswered && !found
+                        ? engine.giveUp(claim, token, 0)
+                        : Engine.done(found));
     }
 
     /**

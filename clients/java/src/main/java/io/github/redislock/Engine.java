@@ -283,9 +283,21 @@ final class Engine implements AutoCloseable {
                 .exceptionallyCompose(failed -> bounded("atLeast", failed));
     }
 
-    /** Ends a place in the queue, or a hold that nobody has. */
+    /** Ends a place in the queue, or a hold that nobody has. What fails goes on. */
     CompletableFuture<Boolean> giveUp(Claim claim, String token, long leastMs) {
-        return release(claim, token, leastMs, () -> false);
+        return release(claim, token, leastMs, () -> false)
+                .whenComplete((found, failed) -> goOn(claim, token, leastMs, 1_000, failed));
+    }
+
+    /** Releases what nobody else will, after a failure that passes: for two minutes, ever slower. */
+    void goOn(Claim claim, String token, long leastMs, long pauseMs, Throwable failed) {
+        if (failed != null && kind(cause(failed)) != Replies.Kind.FINAL && pauseMs < 100_000) {
+            later(
+                    TimeUnit.MILLISECONDS.toNanos(pauseMs),
+                    () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
+                            .whenComplete((found, again) ->
+                                    goOn(claim, token, leastMs, 2 * pauseMs, again)));
+        }
     }
 
     /** True for as long as a server that is out of reach is asked again. */

@@ -57,6 +57,11 @@ final class FutureHold implements AsyncHold {
         return isHeld() ? called(engine.keeper.release(hold, leastMs)) : Engine.done(false);
     }
 
+    /** Where nobody will try it again. */
+    CompletableFuture<Boolean> unlockAtLast() {
+        return isHeld() ? called(engine.keeper.releaseAtLast(hold)) : Engine.done(false);
+    }
+
     /** Its continuations run on the executor that was given, and keep nobody else waiting. */
     private <T> CompletableFuture<T> called(CompletableFuture<T> done) {
         CompletableFuture<T> future = new CompletableFuture<>();

@@ -31,14 +31,11 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
         waiting.thenCompose(hold -> finished(
                         () -> work.apply(hold),
-                        () -> {
-                            ((FutureHold) hold).hold.renewed = false; // If it fails it ends by itself.
-                            return hold.unlock().thenAccept(held -> {
-                                if (!held) {
-                                    throw Replies.notHeld(claim);
-                                }
-                            });
-                        }))
+                        () -> ((FutureHold) hold).unlockAtLast().thenAccept(held -> {
+                            if (!held) {
+                                throw Replies.notHeld(claim);
+                            }
+                        })))
                 .whenComplete(Engine.settle(result));
         return result;
     }

@@ -280,6 +280,13 @@ final class Keeper {
         }));
     }
 
+    /** The same where nobody will try it again: nothing renews it any more, and what fails goes on. */
+    CompletableFuture<Boolean> releaseAtLast(Hold hold) {
+        hold.renewed = false;
+        return release(hold, hold.leastMs).whenComplete((held, failed) ->
+                engine.goOn(hold.claim, hold.token, hold.leastMs, 1_000, failed));
+    }
+
     /** The same, to end {@code restMs} from now. */
     CompletableFuture<Boolean> releaseIn(Hold hold, long restMs) {
         return releases(hold, () -> released(hold, hold.lease.sinceAskedMs() + restMs)
@@ -315,7 +322,8 @@ final class Keeper {
                     if (isGone(failed) && !failedBefore[0]) {
                         lose(hold, GONE);
                     }
-                    forget(hold); // Out of reach its lease ends it.
+                    forget(hold);
+                    engine.goOn(hold.claim, hold.token, 0, 1_000, failed);
                     Throwable cause = Engine.cause(failed);
                     boolean refused = engine.refusal(cause) != null;
                     if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
@@ -331,8 +339,8 @@ final class Keeper {
 
     /** Ends a hold under which nothing came about, so that the next one begins at once. */
     CompletableFuture<Void> abandon(Hold hold) {
-        return release(hold, 0).handle((held, failed) -> {
-            forget(hold); // Out of reach its lease ends it.
+        return releaseAtLast(hold).handle((held, failed) -> {
+            forget(hold);
             return null;
         });
     }
@@ -395,7 +403,7 @@ final class Keeper {
         if (hold.isOver()) {
             return Engine.done(null);
         }
-        return release(hold, hold.leastMs).thenAccept(held -> {
+        return releaseAtLast(hold).thenAccept(held -> {
             if (!held) {
                 engine.tellLost(hold, GONE);
             }

@@ -62,6 +62,55 @@ class WaitingTest extends ServerTest {
         assertFalse(server.isLocked("a") || server.isLocked("b"), "nothing was left to it");
     }
 
+    /** Over two connections the release is read first. */
+    @Test
+    void anInterruptBeforeTheServerHasTheRequestLeavesNoHold() {
+        RedisLock lock = behind(options.withTtl(HOUR)).lock("a");
+        proxy.heldBack = "LOCK.ACQUIRE";
+        Future<Void> waiting = other.starts(() -> lock.lockInterruptibly());
+        Eventually.isTrue("it is on its way", () -> proxy.holdsBack);
+        proxy.withheld = "LOCK.RELEASE";
+        other.thread.interrupt();
+        Eventually.isTrue("it is given up", () -> server.calls("lock.release") == 1);
+        proxy.heldBack = null;
+        Eventually.isTrue("it is granted", () -> server.isLocked("a"));
+        proxy.withheld = null;
+        AssertionError cut = assertThrows(AssertionError.class, () -> Other.result(waiting));
+        assertInstanceOf(InterruptedException.class, cut.getCause());
+        awaitFree("a");
+    }
+
+    /** One whose owner has gone, and a place that was given up, while nothing is written. */
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
+    void whatNobodyHasEndsSoonAfterTheServerTakesWritesAgain(Way way) throws Exception {
+        LockOptions quick = endless.withTtl(HOUR).withReconnect(Duration.ofMillis(100));
+        Way.Opened opened = by(way, quick);
+        RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
+        CompletableFuture<Void> gone = new CompletableFuture<>();
+        CompletableFuture<?> done;
+        if (way == Way.LETTUCE_FUTURES) {
+            done = opened.futures().lock("b").with(hold -> gone);
+            CompletableFuture<AsyncHold> waiting = opened.futures().lock("a").lock();
+            awaitWaiters("a", 1);
+            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
+            waiting.cancel(true);
+        } else {
+            RedisHold mine = opened.locks().lock("b").tryAcquire();
+            done = gone.thenRun(mine::close);
+            Future<RedisHold> waiting = awaitWaiter(opened, -1);
+            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
+            interrupt(waiting);
+        }
+        gone.complete(null);
+        assertThrows(ExecutionException.class, done::get);
+        server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
+        awaitFree("b");
+        awaitWaiters("a", 0);
+        held.release();
+        assertFalse(server.isLocked("a"));
+    }
+
     @Test
     void anInterruptBeforeIsSeenAtOnceAndStopsNoUnlock() {
         RedisLock lock = locks.lock("a");
