@@ -208,7 +208,7 @@ final class Acquire {
     }
 
     private void ask() {
-        Asked ask = new Asked(engine.pulse());
+        Asked ask = new Asked(engine.driver.pulse);
         long leftNanos = deadlineNanos - ask.sentNanos;
         boolean told = leftNanos > 0 && engine.listener != null && engine.listener.hears();
         boolean waitsHere = told || leftNanos > 0 && engine.fallback.isChosen();
@@ -414,13 +414,14 @@ final class Acquire {
             uncertain = true;
         }
         if (ask.line != null && engine.lingerMs() >= 0) {
-            Lease.Pulse kept = engine.pulse();
+            Lease.Pulse none = new Lease.Pulse();
+            Lease.Pulse kept = engine.driver.pulse;
             engine.send(Request.acquiring(claim.held(), token, ttlMs, engine.options))
                     .whenComplete((reply, failed) -> {
                         ask.close(true);
                         if (failed == null && reply == null) {
                             // Not now, so the next renewal does it.
-                            deliver(fence, early, ask.sentNanos, new Lease.Pulse(-1, now));
+                            deliver(fence, early, ask.sentNanos, none);
                         } else if (failed == null && reply.equals(fence)) {
                             deliver(fence, early, now, kept);
                         } else {

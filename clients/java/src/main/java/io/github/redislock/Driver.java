@@ -2,7 +2,6 @@ package io.github.redislock;
 
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.*;
 
 /**
@@ -42,8 +41,8 @@ abstract class Driver implements AutoCloseable {
     /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
     final boolean failsOver;
 
-    /** The number of the connection that holds are bound to: another one after it was lost. */
-    final AtomicInteger epoch = new AtomicInteger();
+    /** That of the connection that holds are bound to: another one after it was lost. */
+    volatile Lease.Pulse pulse = new Lease.Pulse();
 
     /** Runs after the connection that holds are bound to was made anew. */
     volatile Runnable news = () -> {};

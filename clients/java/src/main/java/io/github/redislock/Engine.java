@@ -43,7 +43,6 @@ final class Engine implements AutoCloseable {
     /** Runs what users have, away from all that others wait for. */
     final Executor callbacks;
 
-    private Lease.Pulse pulse;
     volatile boolean closed;
 
     /** With {@code told} one connection hears how the waits of all end. */
@@ -58,7 +57,6 @@ final class Engine implements AutoCloseable {
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
         // A moment later there is a thread again.
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
-        pulse = new Lease.Pulse(driver.epoch.get(), System.nanoTime());
         keeper = new Keeper(this);
         try {
             if (options.linger().isPresent() && driver.whyNoLinger() != null) {
@@ -206,23 +204,13 @@ final class Engine implements AutoCloseable {
         if (!requests.get(0).isBound()) {
             return driver.send(requests, endNanos);
         }
-        int epoch = driver.epoch.get();
+        Lease.Pulse pulse = driver.pulse;
         long sentNanos = System.nanoTime();
         return driver.send(requests, endNanos).whenComplete((replies, failed) -> {
-            Lease.Pulse now = pulse();
-            if (now.epoch == epoch && (failed == null || refusal(failed) != null)) {
-                now.livedAt(sentNanos);
+            if (driver.pulse == pulse && (failed == null || refusal(failed) != null)) {
+                pulse.livedAt(sentNanos);
             }
         });
-    }
-
-    /** The connection that what is sent now is bound to. */
-    synchronized Lease.Pulse pulse() {
-        int epoch = driver.epoch.get();
-        if (pulse.epoch != epoch) {
-            pulse = new Lease.Pulse(epoch, System.nanoTime());
-        }
-        return pulse;
     }
 
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
@@ -266,11 +254,11 @@ final class Engine implements AutoCloseable {
         BooleanSupplier within = within();
         return again(
                         () -> {
-                            int epoch = driver.epoch.get();
+                            Lease.Pulse pulse = driver.pulse;
                             return ofAll(claim, name -> Request.releasing(name, token, leastMs))
                                     .whenComplete((held, failed) -> unanswered[0] |= failed == null
                                             // A library may have sent it by both connections.
-                                            ? driver.epoch.get() != epoch
+                                            ? driver.pulse != pulse
                                             // One of several may be refused after others were
                                             // released.
                                             : claim.several() || driver.isOutOfReach(cause(failed)));

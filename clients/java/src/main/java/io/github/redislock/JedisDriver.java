@@ -125,15 +125,13 @@ final class JedisDriver extends JedisReplies {
     private synchronized List<Object> sendByLink(List<Request> requests, long endNanos) {
         if (link == null) {
             link = take(endNanos);
-            if (epoch.get() > 0) {
-                news.run();
-            }
+            news.run();
         }
         try {
             return exchange(link, requests, endNanos);
         } catch (Throwable failed) {
             if (!isUsableAfter(failed)) {
-                epoch.incrementAndGet();
+                pulse = new Lease.Pulse();
                 end(link, false);
                 link = null;
             }

@@ -30,7 +30,7 @@ final class Keeper {
 
     /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
     private boolean isUnbound(Hold hold) {
-        return engine.lingerMs() >= 0 && !hold.lease.isBoundTo(engine.driver.epoch.get());
+        return engine.lingerMs() >= 0 && !hold.lease.isBoundTo(engine.driver.pulse);
     }
 
     /** Begins to look after a hold whose lease has just begun. */
@@ -137,7 +137,7 @@ final class Keeper {
 
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
     private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
-        Lease.Pulse pulse = engine.pulse();
+        Lease.Pulse pulse = engine.driver.pulse;
         return engine.send(acquiring(hold, hold.claimNow(), leaseMs)).handle((reply, failed) -> {
             boolean another = reply instanceof Long fence && fence != hold.fence;
             if (another) {
@@ -240,7 +240,7 @@ final class Keeper {
         hold.unconfirmed = true;
         return engine.again(() -> {
                     Lease.Sent sent = hold.lease.sends(leaseMs);
-                    Lease.Pulse pulse = engine.pulse();
+                    Lease.Pulse pulse = engine.driver.pulse;
                     return engine.send(acquiring(hold, shared, leaseMs)).thenCompose(reply -> {
                         if (reply == null) {
                             // While a guard is on, one that has a share already gets null.

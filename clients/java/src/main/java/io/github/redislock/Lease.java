@@ -14,13 +14,7 @@ final class Lease {
 
     /** One connection that holds are bound to. An answer proves that it lived at the sending. */
     static final class Pulse {
-        final int epoch;
-        private volatile long aliveNanos;
-
-        Pulse(int epoch, long aliveNanos) {
-            this.epoch = epoch;
-            this.aliveNanos = aliveNanos;
-        }
+        private volatile long aliveNanos = System.nanoTime();
 
         synchronized void livedAt(long nanos) {
             if (nanos - aliveNanos > 0) {
@@ -75,8 +69,8 @@ final class Lease {
         pulse = next;
     }
 
-    synchronized boolean isBoundTo(int epoch) {
-        return pulse.epoch == epoch;
+    synchronized boolean isBoundTo(Pulse other) {
+        return pulse == other;
     }
 
     /** How long ago the first grant is at most, by a server whose clock may be fast. */

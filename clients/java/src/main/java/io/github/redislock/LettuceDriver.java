@@ -46,7 +46,7 @@ final class LettuceDriver extends Driver {
 
         @Override
         public void onRedisDisconnected(RedisChannelHandler<?, ?> connection) {
-            epoch.incrementAndGet();
+            pulse = new Lease.Pulse();
         }
     };
 
