@@ -16,9 +16,9 @@ import java.util.function.Consumer;
  */
 final class Acquire {
     /** What was sent, and the connection that it is bound to or waits on. */
-    private static final class Asked {
+    private final class Asked {
         final long sentNanos = System.nanoTime();
-        final Lease.Pulse pulse;
+        final Lease.Pulse pulse = engine.driver.pulse;
 
         /** Whether it keeps a place. */
         boolean places;
@@ -34,10 +34,6 @@ final class Acquire {
 
         /** Whether the server has answered that it is not granted. */
         boolean isRefused;
-
-        Asked(Lease.Pulse pulse) {
-            this.pulse = pulse;
-        }
 
         /** Once, as another one may have the connection after that. */
         void close(boolean usable) {
@@ -208,7 +204,7 @@ final class Acquire {
     }
 
     private void ask() {
-        Asked ask = new Asked(engine.driver.pulse);
+        Asked ask = new Asked();
         long leftNanos = deadlineNanos - ask.sentNanos;
         boolean told = leftNanos > 0 && engine.listener != null && engine.listener.hears();
         boolean waitsHere = told || leftNanos > 0 && engine.fallback.isChosen();
