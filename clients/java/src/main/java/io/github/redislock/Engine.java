@@ -19,7 +19,7 @@ final class Engine implements AutoCloseable {
     /** How many owners may be slow at once to hear of their losses. */
     private static final int MOST_LOSSES = 16;
 
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+    static final System.Logger LOG = System.getLogger("io.github.redislock");
 
     final Driver driver;
     final LockOptions options;

@@ -10,7 +10,7 @@ import java.util.function.Supplier;
 record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public CompletableFuture<AsyncHold> lock() {
-        return take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
+        return take(Acquire.ENDLESS, Leases.RENEWED, hold -> hold);
     }
 
     @Override
@@ -26,12 +26,13 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public <T> CompletableFuture<T> with(
             Function<AsyncHold, ? extends CompletionStage<T>> work) {
-        CompletableFuture<AsyncHold> waiting = lock();
+        CompletableFuture<FutureHold> waiting =
+                take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
         CompletableFuture<T> result = new CompletableFuture<>();
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
         waiting.thenCompose(hold -> finished(
                         () -> work.apply(hold),
-                        () -> ((FutureHold) hold).unlockAtLast().thenAccept(held -> {
+                        () -> hold.unlockAtLast().thenAccept(held -> {
                             if (!held) {
                                 throw Replies.notHeld(claim);
                             }
@@ -59,7 +60,7 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     }
 
     /** What is completed by its owner in another way leaves neither a place nor a hold. */
-    <T> CompletableFuture<T> take(long waitNanos, long leaseMs, Function<AsyncHold, T> outcome) {
+    <T> CompletableFuture<T> take(long waitNanos, long leaseMs, Function<FutureHold, T> outcome) {
         Acquire acquire = new Acquire(engine, claim, leaseMs, null, waitNanos, false);
         CompletableFuture<T> future = new CompletableFuture<>();
         acquire.begin().whenComplete((granted, failed) -> {

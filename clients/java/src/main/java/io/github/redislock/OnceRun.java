@@ -10,8 +10,6 @@ import java.util.function.Supplier;
  * and makes it where that gives the lock. The calling thread does so step by step, or futures do.
  */
 final class OnceRun<T> {
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
-
     private final Engine engine;
     private final String name;
     private final Once<T> how;
@@ -158,7 +156,7 @@ final class OnceRun<T> {
             return unchecked(failed);
         }
         String text = "A new value of " + name + " could not be made: the old one is used";
-        LOG.log(System.Logger.Level.WARNING, text, failed);
+        Engine.LOG.log(System.Logger.Level.WARNING, text, failed);
         return old;
     }
 
