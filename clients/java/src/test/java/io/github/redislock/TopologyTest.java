@@ -292,6 +292,22 @@ class TopologyTest extends ClosingTest {
         assertEquals(0, cluster.first().waiting(name));
     }
 
+    /** The node that an ASK names would send what comes without ASKING back. */
+    @Test
+    void cluster_slotThatIsAboutToMove_isAskedForAtItsOwner() {
+        TestCluster cluster = closing(new TestCluster());
+        TestServer next = cluster.nodes.get(1);
+        Way.Opened opened = closing(byNode("jedis", cluster.first().port(), options));
+        String name = cluster.key("a", 0);
+        cluster.beginToMoveSlot(name);
+        next.ask("CONFIG", "RESETSTAT");
+        for (int time = 0; time < 3; time++) {
+            opened.take(name).release();
+        }
+        assertEquals(6, next.calls("asking"));
+        assertFalse(next.info("errorstats").contains("MOVED"));
+    }
+
     /** What gives it up has another connection. */
     @Test
     void cluster_waiterThatGivesUpBeforeTheServerHasItsRequest_leavesNoPlace() throws Exception {
