@@ -397,10 +397,8 @@ final class Keeper {
 
     /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
     CompletableFuture<Void> endJob(Hold hold) {
-        if (!hold.lasts()) {
+        if (hold.isEnded()) {
             lose(hold, reason(hold)); // Unless the clock was quicker.
-        }
-        if (hold.isOver()) {
             return Engine.done(null);
         }
         return releaseAtLast(hold).thenAccept(held -> {
