@@ -337,9 +337,10 @@ class TopologyTest extends ClosingTest {
         for (String way : CLUSTER) {
             Way.Opened opened = closing(byNode(way, cluster.nodes.get(1).port(), quick));
             for (int number = 0; number < 12; number++) {
-                silent.add(opened.take(cluster.key(way + "-silent-" + number + "-", 0)).name());
+                String name = cluster.key(way + "-silent-" + number + "-", 0);
+                silent.add(opened.awaits(name, -1).name());
             }
-            healthy.add(opened.take(cluster.key(way + "-healthy-", 1)));
+            healthy.add(opened.awaits(cluster.key(way + "-healthy-", 1), -1));
         }
         proxy.silent = true;
         while (!silent.isEmpty()) {
