@@ -80,35 +80,47 @@ class WaitingTest extends ServerTest {
         awaitFree("a");
     }
 
-    /** One whose owner has gone, and a place that was given up, while nothing is written. */
     @ParameterizedTest
     @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
-    void whatNobodyHasEndsSoonAfterTheServerTakesWritesAgain(Way way) throws Exception {
-        LockOptions quick = endless.withTtl(HOUR).withReconnect(Duration.ofMillis(100));
-        Way.Opened opened = by(way, quick);
+    void aWaitThatIsGivenUpWhileNoWritesAreTakenEndsAfterThat(Way way) throws Exception {
+        Way.Opened opened = by(way, endless.withReconnect(Duration.ofMillis(100)));
         RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
-        CompletableFuture<Void> gone = new CompletableFuture<>();
-        CompletableFuture<?> done;
         if (way == Way.LETTUCE_FUTURES) {
-            done = opened.futures().lock("b").with(hold -> gone);
             CompletableFuture<AsyncHold> waiting = opened.futures().lock("a").lock();
             awaitWaiters("a", 1);
             server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
             waiting.cancel(true);
         } else {
-            RedisHold mine = opened.locks().lock("b").tryAcquire();
-            done = gone.thenRun(mine::close);
-            Future<RedisHold> waiting = awaitWaiter(opened, -1);
+            Future<Void> waiting = awaitWaiter(() -> opened.locks().lock("a").lockInterruptibly());
             server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
             interrupt(waiting);
         }
-        gone.complete(null);
-        assertThrows(ExecutionException.class, done::get);
+        Eventually.pause(200); // It tries no longer than that at first.
         server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
-        awaitFree("b");
         awaitWaiters("a", 0);
         held.release();
         assertFalse(server.isLocked("a"));
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
+    void aHoldThatIsClosedWhileTheServerIsAwayEndsSoonAfterThat(Way way) {
+        Way.Opened opened =
+                by(way, options.withTtl(HOUR).withReconnect(Duration.ofMillis(100)));
+        CompletableFuture<Void> work = new CompletableFuture<>();
+        CompletableFuture<Void> done;
+        if (way == Way.LETTUCE_FUTURES) {
+            done = opened.futures().lock("a").with(hold -> work);
+            Eventually.isTrue("it is held", () -> server.isLocked("a"));
+        } else {
+            done = work.thenRun(opened.locks().lock("a").tryAcquire()::close);
+        }
+        proxy.cut(-1);
+        work.complete(null);
+        assertThrows(ExecutionException.class, done::get);
+        assertTrue(server.isLocked("a"));
+        proxy.connectDelayMs = 0;
+        awaitFree("a");
     }
 
     @Test
