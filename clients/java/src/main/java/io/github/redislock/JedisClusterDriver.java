@@ -21,7 +21,7 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
 
     private final Map<String, JedisDriver> nodes = new ConcurrentHashMap<>();
 
-    /** The address by slot, as far as it was told. That of an ASK has it for one request. */
+    /** The address by slot, as far as it was told. */
     private final Map<Integer, String> owners = new ConcurrentHashMap<>();
 
     /** The last that was out of reach is not the first to be asked who has a slot. */
@@ -56,10 +56,12 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
                 }
                 return replies.get(sent.size() - 1);
             } catch (JedisRedirectionException moved) {
+                boolean asks = moved instanceof JedisAskDataException;
+                if (asks) { // Who says so has the slot still. The other one takes this request only.
+                    owners.put(slot, address);
+                }
                 address = moved.getTargetNode().toString();
-                sent = moved instanceof JedisAskDataException
-                        ? List.of(new Request("ASKING"), request)
-                        : List.of(request);
+                sent = asks ? List.of(new Request("ASKING"), request) : List.of(request);
             } catch (JedisConnectionException outOfReach) {
                 owners.remove(slot);
                 failed = address;
