@@ -1,6 +1,7 @@
 package io.github.redislock;
 
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.*;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
@@ -14,27 +15,10 @@ import java.util.function.Consumer;
  * <p>It is driven by answers and by the clock, or by the thread that waits for it.
  */
 final class Acquire {
-    /**
-     * A grant of a request, a moment before it, the one from which its lease is surely not
-     * over-estimated, and the connection that it is bound to. With a value and without a fence
-     * nothing is held; with both the value is early.
-     */
-    record Grant(
-            Acquire by,
-            long fence,
-            long askedNanos,
-            long sentNanos,
-            Lease.Pulse pulse,
-            byte[] value) {
-        private Grant boundTo(Lease.Pulse another) {
-            return new Grant(by, fence, askedNanos, sentNanos, another, value);
-        }
-    }
-
     /** What was sent, and the connection that it is bound to or waits on. */
-    private static final class Asked {
+    private final class Asked {
         final long sentNanos = System.nanoTime();
-        final Lease.Pulse pulse;
+        final Lease.Pulse pulse = engine.driver.pulse;
 
         /** Whether it keeps a place. */
         boolean places;
@@ -50,10 +34,6 @@ final class Acquire {
 
         /** Whether the server has answered that it is not granted. */
         boolean isRefused;
-
-        Asked(Lease.Pulse pulse) {
-            this.pulse = pulse;
-        }
 
         /** Once, as another one may have the connection after that. */
         void close(boolean usable) {
@@ -75,12 +55,15 @@ final class Acquire {
     static final long FIRST_SLICE_MS = 1_000;
 
     private final Engine engine;
-    private final Driver driver;
-    private final LockOptions options;
-    final Claim claim;
-    final String token;
-    final long ttlMs;
+    private final Claim claim;
+    private final String token;
+    private final boolean renewed;
+    private final long ttlMs;
     private final Hold reader;
+
+    /** Null where the hold belongs to no thread. */
+    private final Thread owner;
+
     private final long waitNanos;
     private final long deadlineNanos;
 
@@ -90,12 +73,15 @@ final class Acquire {
     /** What the thread that waits is to do; null where there is none. */
     private final BlockingQueue<Runnable> steps;
 
-    private final CompletableFuture<Grant> result = new CompletableFuture<>();
+    private final CompletableFuture<Hold> result = new CompletableFuture<>();
     private final Consumer<String> span;
 
-    private boolean over;
+    /** What was found in place of the lock, or with it, as it is early; null where nothing was. */
+    volatile byte[] value;
+
+    private volatile boolean over;
     private boolean held;
-    private Future<?> next;
+    private Future<?> next = Engine.done(null);
 
     /** What was sent last. Only the answer to that plans what is next. */
     private Asked last;
@@ -115,39 +101,41 @@ final class Acquire {
     private Throwable outOfReach;
 
     /**
-     * With {@code reader} it converts that hold; otherwise {@code token} is new. One that is {@code
-     * owned} is driven by the thread that calls {@link #await}.
+     * With {@code reader} it converts that hold. One that is {@code owned} is driven by the thread
+     * that calls {@link #await}, and has the hold belong to that, but for the lock of a value.
      */
     Acquire(
             Engine engine,
             Claim claim,
-            String token,
-            long ttlMs,
+            long leaseMs,
             Hold reader,
             long waitNanos,
             boolean owned) {
         this.engine = engine;
-        this.driver = engine.driver;
-        this.options = engine.options;
         this.claim = claim;
-        this.token = token;
-        this.ttlMs = ttlMs;
+        // A new token, so that nothing that is on its way for an earlier hold can touch this one.
+        this.token = reader == null ? UUID.randomUUID().toString() : reader.token;
+        this.renewed = leaseMs == Leases.RENEWED;
+        boolean ever = renewed || reader != null && reader.renewed;
+        long wantedMs = ever ? engine.ttlMs() : leaseMs;
+        this.ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
         this.reader = reader;
+        this.owner = owned && claim.result() == null ? Thread.currentThread() : null;
         this.steps = owned ? new LinkedBlockingQueue<>() : null;
         this.waitNanos = Math.max(0, Math.min(waitNanos, ENDLESS));
         this.deadlineNanos = System.nanoTime() + this.waitNanos;
-        this.giveUpNanos = deadlineNanos + options.patienceNanos();
+        this.giveUpNanos = deadlineNanos + engine.options.patienceNanos();
         this.span = engine.telemetry.waits(claim);
     }
 
-    /** The grant, or null when the lock could not be had in time. */
-    CompletableFuture<Grant> begin() {
+    /** What is held then, or null when the lock could not be had in time. */
+    CompletableFuture<Hold> begin() {
         engine.waiting.put(token, this);
-        result.whenComplete((grant, failed) -> span.accept(outcome(grant, failed)));
+        result.whenComplete((hold, failed) -> span.accept(outcome(hold, failed)));
         if (steps == null && waitNanos > 0 && waitNanos < ENDLESS) {
             // No thread of its own is kept by an answer that is late.
             Future<?> end = engine.later(waitNanos, this::timeOut);
-            result.whenComplete((grant, failed) -> end.cancel(false));
+            result.whenComplete((hold, failed) -> end.cancel(false));
         }
         if (steps == null) {
             ask();
@@ -157,36 +145,31 @@ final class Acquire {
         return result;
     }
 
-    private static String outcome(Grant grant, Throwable failed) {
+    private String outcome(Hold hold, Throwable failed) {
         if (failed != null) {
             return "failed";
         }
-        return grant == null ? "busy" : grant.pulse() == null ? "found" : "granted";
+        return hold != null ? "granted" : value != null ? "found" : "busy";
     }
 
-    private void timeOut() {
-        synchronized (this) {
-            if (outOfReachSince != 0
-                    && System.nanoTime() - outOfReachSince > options.reconnect().toNanos()) {
-                fail(outOfReach);
-                return;
-            }
+    private synchronized void timeOut() {
+        long awayNanos = outOfReachSince == 0 ? 0 : System.nanoTime() - outOfReachSince;
+        if (awayNanos > engine.options.reconnect().toNanos()) {
+            fail(outOfReach);
+        } else {
+            giveUp();
         }
-        giveUp();
     }
 
     /** Begins it, and does all that is to do in the calling thread, until it is over. */
-    Grant await(boolean interruptible) throws InterruptedException {
-        begin().whenComplete((grant, failed) -> steps.add(() -> {}));
+    Hold await(boolean interruptible) throws InterruptedException {
+        begin().whenComplete((hold, failed) -> steps.add(() -> {}));
         boolean flag = false;
         while (!result.isDone()) {
             try {
-                if (Thread.interrupted()) { // A set flag would close the socket.
-                    throw new InterruptedException();
-                }
-                steps.take().run();
+                steps.take().run(); // With no flag set, which would close the socket.
             } catch (InterruptedException interrupt) {
-                flag |= !interruptible || isOver();
+                flag |= !interruptible || over;
                 if (interruptible) {
                     fail(new InterruptedException("while waiting for " + claim.title()));
                 }
@@ -205,15 +188,12 @@ final class Acquire {
         }
     }
 
-    private synchronized boolean isOver() {
-        return over;
-    }
-
-    private synchronized void plan(long delayNanos) {
+    /** Asks again after that. */
+    synchronized void plan(long delayNanos) {
         if (over) {
             return;
         }
-        cancelNext();
+        next.cancel(false);
         if (steps == null) {
             next = engine.later(delayNanos, this::ask);
         } else if (delayNanos > 0) {
@@ -223,19 +203,8 @@ final class Acquire {
         }
     }
 
-    private void cancelNext() {
-        if (next != null) {
-            next.cancel(false);
-        }
-    }
-
-    /** Asks at once, because a message or a place may have been lost. */
-    void again() {
-        plan(0);
-    }
-
     private void ask() {
-        Asked ask = new Asked(engine.pulse());
+        Asked ask = new Asked();
         long leftNanos = deadlineNanos - ask.sentNanos;
         boolean told = leftNanos > 0 && engine.listener != null && engine.listener.hears();
         boolean waitsHere = told || leftNanos > 0 && engine.fallback.isChosen();
@@ -255,38 +224,35 @@ final class Acquire {
             last = ask;
             first = uncertain ? first : ask;
         }
-        Request request = Request.acquiring(claim, token, ttlMs, options);
-        request.keepMs = waitsHere ? options.grace().toMillis() : 0;
+        Request request = Request.acquiring(claim, token, ttlMs, engine.options);
+        request.keepMs = waitsHere ? engine.options.grace().toMillis() : 0;
         if (told) {
             // It asks again within a slice. A place that was left out of reach ends by itself: its
             // channel is there, and nobody listens for it.
             engine.listener.waitBy(request);
         }
         CompletableFuture<Driver.Line> opened =
-                ask.places && !told ? driver.open(endNanos(ask)) : null;
-        if (opened == null) {
-            engine.send(request, endNanos(ask))
-                    .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
-            return;
+                ask.places && !told ? engine.driver.open(endNanos(ask)) : null;
+        if (opened != null) {
+            // An answer soon says that a server which was out of reach is back.
+            long mostMs = Math.min(engine.options.slice().toMillis(), engine.driver.mostBlockMs());
+            mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
+            // Rounded up, as BLOCK 0 would be for ever.
+            request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
+            ask.dueNanos += TimeUnit.MILLISECONDS.toNanos(request.blockMs);
         }
-        // An answer soon says that a server which was out of reach is back.
-        long mostMs = Math.min(options.slice().toMillis(), driver.mostBlockMs());
-        mostMs = outOfReachSince == 0 ? mostMs : Math.min(mostMs, FIRST_SLICE_MS);
-        // Rounded up, as BLOCK 0 would be for ever.
-        request.blockMs = Math.min(mostMs, (leftNanos - 1) / 1_000_000 + 1);
-        ask.dueNanos += TimeUnit.MILLISECONDS.toNanos(request.blockMs);
-        opened.thenCompose(line -> {
+        CompletableFuture<Object> sent = opened == null
+                ? engine.send(request, endNanos(ask))
+                : opened.thenCompose(line -> {
                     ask.line = line;
-                    return isOver()
-                            ? Engine.done(null)
-                            : line.sending().apply(request, endNanos(ask));
-                })
-                .whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
+                    return over ? Engine.done(null) : line.sending().apply(request, endNanos(ask));
+                });
+        sent.whenComplete((reply, failed) -> answered(ask, reply, Engine.cause(failed)));
     }
 
     /** When the answer is waited for no longer: a server that is there would have given it. */
     private long endNanos(Asked ask) {
-        long endNanos = ask.dueNanos + TimeUnit.MILLISECONDS.toNanos(options.answerMs());
+        long endNanos = ask.dueNanos + TimeUnit.MILLISECONDS.toNanos(engine.options.answerMs());
         return endNanos - giveUpNanos > 0 ? giveUpNanos : endNanos;
     }
 
@@ -300,21 +266,22 @@ final class Acquire {
             return;
         }
         ask.isAnswered = true;
-        ask.close(driver.isUsableAfter(failed));
+        ask.close(engine.driver.isUsableAfter(failed));
         synchronized (this) {
             if (over) {
                 if (ask.line != null && reader == null && !held) { // What comes after the release.
                     engine.giveUp(claim, token, 0);
                 }
             } else if (ask == last && failed != null) {
-                recover(failed, driver.refusal(failed));
-            } else if (ask == last && reply instanceof byte[] value) {
+                recover(failed, engine.driver.refusal(failed));
+            } else if (ask == last && reply instanceof byte[] found) {
                 placed = false; // It ended with this answer.
-                finish(() -> result.complete(new Grant(this, 0, 0, 0, null, value)));
+                value = found;
+                giveUp();
             } else if (ask == last) {
                 first = ask;
                 placed |= ask.places;
-                notNow(reply != null ? options.slice().toNanos() : pauseNanos(ask));
+                notNow(reply != null ? engine.options.slice().toNanos() : pauseNanos(ask));
             }
         }
     }
@@ -388,7 +355,7 @@ final class Acquire {
             }
             if (unanswered && reader == null) {
                 // A server that was silent may read both later: the release behind the request.
-                engine.work(() -> engine.giveUp(claim, token, 0));
+                engine.work(() -> leave(true));
             }
             fail(failed);
         } else {
@@ -400,8 +367,8 @@ final class Acquire {
 
     /** Another server may take over, and until then a waiter has its own time to wait for that. */
     private long patienceNanos() {
-        long reconnectNanos = options.reconnect().toNanos();
-        if (!driver.failsOver() || waitNanos == 0) {
+        long reconnectNanos = engine.options.reconnect().toNanos();
+        if (!engine.driver.failsOver || waitNanos == 0) {
             return reconnectNanos;
         }
         return Math.max(reconnectNanos, waitNanos == ENDLESS ? FAILOVER_NANOS : ENDLESS);
@@ -439,22 +406,20 @@ final class Acquire {
      */
     private void granted(Asked ask, long fence, byte[] early) {
         long now = System.nanoTime();
-        long askedNanos = first.sentNanos;
         synchronized (this) {
             uncertain = true;
         }
-        Grant grant = new Grant(this, fence, askedNanos, ask.sentNanos, ask.pulse, early);
-        Grant renewed = new Grant(this, fence, askedNanos, now, ask.pulse, early);
         if (ask.line != null && engine.lingerMs() >= 0) {
-            Lease.Pulse kept = engine.pulse();
-            engine.send(Request.acquiring(claim.held(), token, ttlMs, options))
+            Lease.Pulse none = new Lease.Pulse();
+            Lease.Pulse kept = engine.driver.pulse;
+            engine.send(Request.acquiring(claim.held(), token, ttlMs, engine.options))
                     .whenComplete((reply, failed) -> {
                         ask.close(true);
                         if (failed == null && reply == null) {
                             // Not now, so the next renewal does it.
-                            deliver(grant.boundTo(new Lease.Pulse(-1, now)));
+                            deliver(fence, early, ask.sentNanos, none);
                         } else if (failed == null && reply.equals(fence)) {
-                            deliver(renewed.boundTo(kept));
+                            deliver(fence, early, now, kept);
                         } else {
                             begunAnew();
                         }
@@ -463,13 +428,13 @@ final class Acquire {
         }
         ask.close(true);
         if (now - ask.sentNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
-            deliver(grant);
+            deliver(fence, early, ask.sentNanos, ask.pulse);
             return;
         }
         engine.ofAll(claim, name -> Request.ofHold("LOCK.RENEW", name, token, ttlMs))
                 .whenComplete((held, failed) -> {
                     if (failed == null && held) {
-                        deliver(renewed);
+                        deliver(fence, early, now, ask.pulse);
                     } else if (failed == null && claim.several()) {
                         begunAnew(); // Some of it may be held still.
                     } else {
@@ -478,12 +443,13 @@ final class Acquire {
                 });
     }
 
-    private void deliver(Grant grant) {
+    /** Its lease is surely not over-estimated from {@code sentNanos} on, with that connection. */
+    private void deliver(long fence, byte[] early, long sentNanos, Lease.Pulse pulse) {
         synchronized (this) {
             if (held) {
                 return; // It was told of it twice.
             }
-            if (!over && Lease.isOver(grant.sentNanos(), ttlMs)) {
+            if (!over && Lease.isOver(sentNanos, ttlMs)) {
                 placed = true;
                 notNow(0); // Others may have it already.
                 return;
@@ -495,15 +461,31 @@ final class Acquire {
             held = end();
         }
         if (held) {
-            result.complete(grant);
+            value = early;
+            result.complete(hold(fence, sentNanos, pulse));
         } else {
-            leave(); // Nobody wants it any more.
+            leave(false); // Nobody wants it any more.
         }
+    }
+
+    /** The reader's, if it was converted, or a new one. Nobody looks after it yet. */
+    private Hold hold(long fence, long sentNanos, Lease.Pulse pulse) {
+        boolean same = reader != null && reader.fence == fence && !reader.isOver();
+        if (reader != null && !same) {
+            engine.keeper.lose(reader, Keeper.NO_WRITER);
+        }
+        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
+        Hold hold = same ? reader : new Hold(claim.held(), owner, token, fence, lease);
+        hold.renewed |= renewed;
+        hold.lease.begin(first.sentNanos, sentNanos, ttlMs);
+        hold.lease.bind(pulse);
+        hold.whenOver = same ? hold.whenOver : engine.telemetry.holds(hold.claim, fence);
+        return hold;
     }
 
     private RuntimeException closed() {
         return steps != null
-                ? driver.failure("the client was closed")
+                ? engine.driver.failure("the client was closed")
                 : new IllegalStateException("the client was closed");
     }
 
@@ -524,15 +506,14 @@ final class Acquire {
 
     /** Ends the place in the queue, or a hold that was granted unseen, and then says so. */
     private CompletableFuture<?> finish(Runnable news) {
-        boolean leaves;
+        boolean unanswered;
         synchronized (this) {
-            // What it sent last may come to the server after the release, and has no answer yet.
-            leaves = uncertain || placed || isUnderWay();
+            unanswered = uncertain || isUnderWay();
             if (!end()) {
                 return Engine.done(null);
             }
         }
-        return (leaves ? leave() : Engine.done(null))
+        return (unanswered || placed ? leave(unanswered) : Engine.done(null))
                 .handle((left, outOfReach) -> {
                     news.run(); // Out of reach the lease or the grace ends it.
                     return null;
@@ -546,7 +527,7 @@ final class Acquire {
     private boolean end() {
         boolean ended = !over;
         over = true;
-        cancelNext();
+        next.cancel(false);
         engine.waiting.remove(token, this);
         // A release ends the wait of another one, whose last answer then tells that it has come.
         if (reader != null && isUnderWay()) {
@@ -555,10 +536,15 @@ final class Acquire {
         return ended;
     }
 
-    private CompletableFuture<?> leave() {
-        return reader == null || reader.isOver()
-                ? engine.giveUp(claim, token, 0)
-                : leaveAsReader(LEAVE_TRIES);
+    /** A server reads its connections in no order: what has no answer may be behind the release. */
+    private CompletableFuture<?> leave(boolean unanswered) {
+        if (reader != null && !reader.isOver()) {
+            return leaveAsReader(LEAVE_TRIES);
+        }
+        return engine.giveUp(claim, token, 0)
+                .thenCompose(found -> unanswered && !found
+                        ? engine.giveUp(claim, token, 0)
+                        : Engine.done(found));
     }
 
     /**

@@ -3,7 +3,6 @@ package io.github.redislock;
 import io.github.redislock.Claim.Mode;
 
 import java.time.Duration;
-import java.util.Optional;
 import java.util.concurrent.*;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -49,16 +48,15 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
             Function<AsyncHold, ? extends CompletionStage<?>> job) {
         long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
         FutureLock lock = new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
-        return lock.take(0, mostMs, Optional::ofNullable).thenCompose(held -> {
-            if (held.isEmpty()) {
+        return lock.take(0, mostMs, Function.identity()).thenCompose(held -> {
+            if (held == null) {
                 return Engine.done(false);
             }
-            Hold hold = ((FutureHold) held.get()).hold;
             return engine.keeper
-                    .beginJob(hold, lockAtLeastFor.toMillis())
+                    .beginJob(held.hold, lockAtLeastFor.toMillis())
                     .thenCompose(begun -> FutureLock.finished(
-                            () -> job.apply(held.get()).thenApply(any -> true),
-                            () -> engine.keeper.endJob(hold)));
+                            () -> job.apply(held).thenApply(any -> true),
+                            () -> engine.keeper.endJob(held.hold)));
         });
     }
 

@@ -8,7 +8,7 @@ import java.util.function.*;
  * The only thing that knows a library. Nothing outside its implementations names a class of one, so
  * that a program needs one library only.
  */
-interface Driver extends AutoCloseable {
+abstract class Driver implements AutoCloseable {
     /**
      * A connection for one waiter.
      *
@@ -35,66 +35,69 @@ interface Driver extends AutoCloseable {
             Runnable leave,
             Runnable close) {}
 
+    /** Whether sending blocks its thread until the answer. */
+    final boolean blocks;
+
+    /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
+    final boolean failsOver;
+
+    /** That of the connection that holds are bound to: another one after it was lost. */
+    volatile Lease.Pulse pulse = new Lease.Pulse();
+
+    /** Runs after the connection that holds are bound to was made anew. */
+    volatile Runnable news = () -> {};
+
+    Driver(boolean blocks, boolean failsOver) {
+        this.blocks = blocks;
+        this.failsOver = failsOver;
+    }
+
     /**
      * Sends commands that the server answers at once, together where that can be done. What
      * prolongs or ends a hold goes this way, so no user of the library can keep the connections.
      *
      * @return a Long, a String, null, or a List or a Map of such, for each; or the first failure
      */
-    CompletableFuture<List<Object>> send(List<Request> requests, long endNanos);
+    abstract CompletableFuture<List<Object>> send(List<Request> requests, long endNanos);
 
     /** Null where a waiter can have none now, and asks again and again instead. */
-    CompletableFuture<Line> open(long endNanos);
+    abstract CompletableFuture<Line> open(long endNanos);
 
     /** Calls {@code anew} when messages may have been lost. */
-    default Subscription listen(String channel, Consumer<String> message, Runnable anew) {
+    Subscription listen(String channel, Consumer<String> message, Runnable anew) {
         throw new UnsupportedOperationException();
     }
 
-    /** Whether sending blocks its thread until the answer. */
-    boolean blocks();
-
     /** The longest wait that is asked of the server at once, where that is bounded. */
-    default long mostBlockMs() {
+    long mostBlockMs() {
         return Long.MAX_VALUE;
     }
 
     /** The text of an error that the server gave as its answer; null for any other failure. */
-    String refusal(Throwable failed);
+    abstract String refusal(Throwable failed);
 
     /** Whether a connection is of use after an answer, or after what came instead. */
-    default boolean isUsableAfter(Throwable failed) {
+    boolean isUsableAfter(Throwable failed) {
         String refusal = refusal(failed);
         return failed == null || refusal != null && !Replies.isDemoted(refusal);
     }
 
     /** Whether no answer came, so that the server may have done the command or not. */
-    boolean isOutOfReach(Throwable failed);
+    abstract boolean isOutOfReach(Throwable failed);
 
     /** An error of the library's own kind. */
-    RuntimeException failure(String text);
-
-    /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
-    boolean failsOver();
+    abstract RuntimeException failure(String text);
 
     /** How often the library has sent a command again by itself, where it lets that be seen. */
-    default long resends() {
+    long resends() {
         return 0;
     }
 
     /** Why a hold cannot be bound to a connection; null where it can be. */
-    default String whyNoLinger() {
+    String whyNoLinger() {
         return null;
     }
 
-    /** The number of the connection that holds are bound to: another one after it was lost. */
-    default int epoch() {
-        return 0;
-    }
-
-    /** Has {@code news} run after the connection that holds are bound to was made anew. */
-    default void onReconnect(Runnable news) {}
-
     @Override
-    void close();
+    public abstract void close();
 }

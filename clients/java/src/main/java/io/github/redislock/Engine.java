@@ -19,7 +19,7 @@ final class Engine implements AutoCloseable {
     /** How many owners may be slow at once to hear of their losses. */
     private static final int MOST_LOSSES = 16;
 
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
+    static final System.Logger LOG = System.getLogger("io.github.redislock");
 
     final Driver driver;
     final LockOptions options;
@@ -43,7 +43,6 @@ final class Engine implements AutoCloseable {
     /** Runs what users have, away from all that others wait for. */
     final Executor callbacks;
 
-    private Lease.Pulse pulse;
     volatile boolean closed;
 
     /** With {@code told} one connection hears how the waits of all end. */
@@ -58,16 +57,13 @@ final class Engine implements AutoCloseable {
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
         // A moment later there is a thread again.
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
-        pulse = new Lease.Pulse(driver.epoch(), System.nanoTime());
         keeper = new Keeper(this);
         try {
             if (options.linger().isPresent() && driver.whyNoLinger() != null) {
                 throw new IllegalArgumentException(driver.whyNoLinger());
             }
             listener = told ? new Listener(this) : null;
-            if (options.linger().isPresent() || told) {
-                driver.onReconnect(this::reconnected);
-            }
+            driver.news = this::reconnected;
             if (options.linger().isPresent()) {
                 keeper.beat(PACE_NANOS);
             }
@@ -92,7 +88,7 @@ final class Engine implements AutoCloseable {
 
     /** Has all that wait ask again, as a message or a place may have been lost. */
     void askAgain() {
-        waiting.values().forEach(Acquire::again);
+        waiting.values().forEach(acquire -> acquire.plan(0));
     }
 
     private static ThreadPoolExecutor pool(
@@ -150,7 +146,7 @@ final class Engine implements AutoCloseable {
     }
 
     void work(Runnable task) {
-        if (driver.blocks()) {
+        if (driver.blocks) {
             workers.execute(task);
         } else {
             task.run();
@@ -189,7 +185,7 @@ final class Engine implements AutoCloseable {
         return plain(request, endNanos)
                 .thenApply(fallback::sawModule)
                 .exceptionallyCompose(failed -> {
-                    if (!Replies.isUnknown(request, driver.refusal(cause(failed)))) {
+                    if (!Replies.isUnknown(request, refusal(failed))) {
                         return failed(failed);
                     }
                     if (!request.isRaw && fallback.begin()) { // What has no fallback chooses none.
@@ -208,32 +204,20 @@ final class Engine implements AutoCloseable {
         if (!requests.get(0).isBound()) {
             return driver.send(requests, endNanos);
         }
-        int epoch = driver.epoch();
+        Lease.Pulse pulse = driver.pulse;
         long sentNanos = System.nanoTime();
         return driver.send(requests, endNanos).whenComplete((replies, failed) -> {
-            Lease.Pulse now = pulse();
-            if (now.epoch == epoch && (failed == null || driver.refusal(cause(failed)) != null)) {
-                now.livedAt(sentNanos);
+            if (driver.pulse == pulse && (failed == null || refusal(failed) != null)) {
+                pulse.livedAt(sentNanos);
             }
         });
     }
 
-    /** The connection that what is sent now is bound to. */
-    synchronized Lease.Pulse pulse() {
-        int epoch = driver.epoch();
-        if (pulse.epoch != epoch) {
-            pulse = new Lease.Pulse(epoch, System.nanoTime());
-        }
-        return pulse;
-    }
-
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
-        try {
-            return plain(Fallback.instead(request), endNanos)
-                    .thenApply(reply -> Fallback.reply(request, reply));
-        } catch (ModuleMissingException unavailable) {
-            return failed(unavailable);
-        }
+        return done(request)
+                .thenApply(Fallback::instead)
+                .thenCompose(instead -> plain(instead, endNanos))
+                .thenApply(reply -> Fallback.reply(request, reply));
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */
@@ -270,11 +254,11 @@ final class Engine implements AutoCloseable {
         BooleanSupplier within = within();
         return again(
                         () -> {
-                            int epoch = driver.epoch();
+                            Lease.Pulse pulse = driver.pulse;
                             return ofAll(claim, name -> Request.releasing(name, token, leastMs))
                                     .whenComplete((held, failed) -> unanswered[0] |= failed == null
                                             // A library may have sent it by both connections.
-                                            ? driver.epoch() != epoch
+                                            ? driver.pulse != pulse
                                             // One of several may be refused after others were
                                             // released.
                                             : claim.several() || driver.isOutOfReach(cause(failed)));
@@ -287,9 +271,21 @@ final class Engine implements AutoCloseable {
                 .exceptionallyCompose(failed -> bounded("atLeast", failed));
     }
 
-    /** Ends a place in the queue, or a hold that nobody has. */
+    /** Ends a place in the queue, or a hold that nobody has. What fails goes on. */
     CompletableFuture<Boolean> giveUp(Claim claim, String token, long leastMs) {
-        return release(claim, token, leastMs, () -> false);
+        return release(claim, token, leastMs, () -> false)
+                .whenComplete((found, failed) -> goOn(claim, token, leastMs, 1_000, failed));
+    }
+
+    /** Releases what nobody else will, after a failure that passes: for two minutes, ever slower. */
+    void goOn(Claim claim, String token, long leastMs, long pauseMs, Throwable failed) {
+        if (failed != null && kind(cause(failed)) != Replies.Kind.FINAL && pauseMs < 100_000) {
+            later(
+                    TimeUnit.MILLISECONDS.toNanos(pauseMs),
+                    () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
+                            .whenComplete((found, again) ->
+                                    goOn(claim, token, leastMs, 2 * pauseMs, again)));
+        }
     }
 
     /** True for as long as a server that is out of reach is asked again. */
@@ -332,12 +328,13 @@ final class Engine implements AutoCloseable {
                 : Replies.kind(driver.refusal(failed));
     }
 
-    boolean isRefusedForNow(Throwable failed) {
-        return Replies.kind(driver.refusal(cause(failed))) != Replies.Kind.FINAL;
+    boolean isError(Throwable failed, String start) {
+        return Replies.isError(refusal(failed), start);
     }
 
-    boolean isError(Throwable failed, String start) {
-        return Replies.isError(driver.refusal(cause(failed)), start);
+    /** The text of the server's error; null for any other failure. */
+    String refusal(Throwable failed) {
+        return driver.refusal(cause(failed));
     }
 
     /** Completes another future in the same way. */
@@ -365,29 +362,20 @@ final class Engine implements AutoCloseable {
                 : failed;
     }
 
-    CompletableFuture<Map<String, Object>> info(String name) {
-        return again(() -> send(new Request("LOCK.INFO").key(name))).thenApply(Engine::fields);
-    }
-
-    private static Map<String, Object> fields(Object reply) {
-        Map<String, Object> info = new HashMap<>();
-        if (reply instanceof Map<?, ?> map) {
-            map.forEach((key, value) -> info.put(key.toString(), value));
-        } else if (reply instanceof List<?> flat) {
-            for (int at = 0; at + 1 < flat.size(); at += 2) {
-                info.put(flat.get(at).toString(), flat.get(at + 1));
+    /** One of the things that LOCK.INFO tells, by a flat list or by a map of RESP3; or null. */
+    CompletableFuture<Object> info(String name, String field) {
+        return again(() -> send(new Request("LOCK.INFO").key(name))).thenApply(reply -> {
+            if (reply instanceof List<?> flat && flat.contains(field)) {
+                return flat.get(flat.indexOf(field) + 1);
             }
-        }
-        return info;
+            return reply instanceof Map<?, ?> map ? map.get(field) : null;
+        });
     }
 
     /** False where the user may not ask. A release gives the place up all the same. */
     CompletableFuture<Boolean> isWaiting(String name, String token) {
-        return info(name)
-                .thenApply(info -> info.getOrDefault("waiters", List.of()) instanceof List<?> all
-                        // The replies of RESP2 are flat lists and those of RESP3 maps: the token is
-                        // in either.
-                        && all.stream().anyMatch(waiter -> waiter.toString().contains(token)))
+        return info(name, "waiters")
+                .thenApply(waiters -> String.valueOf(waiters).contains(token))
                 .exceptionally(refused -> false);
     }
 

@@ -18,8 +18,6 @@ final class Fallback {
     static final String SEMAPHORE = "a semaphore";
     static final String ONCE = "a value that one makes for all";
 
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
-
     private static final String LOAD =
             "load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and"
                     + " restart the server";
@@ -69,7 +67,7 @@ final class Fallback {
     synchronized boolean begin() {
         if (!isChosen() && allowed) {
             used = true;
-            LOG.log(
+            Engine.LOG.log(
                     System.Logger.Level.WARNING,
                     "The server has no redis-lock module, so this client locks by SET NX PX and"
                             + " scripts. Lost by that: {0}.",

@@ -13,6 +13,7 @@ final class FutureHold implements AsyncHold {
         this.engine = engine;
         this.hold = hold;
         hold.whenLost = reason -> engine.callbacks.execute(() -> lost.complete(reason));
+        engine.keeper.watch(hold);
     }
 
     @Override
@@ -54,6 +55,11 @@ final class FutureHold implements AsyncHold {
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
         long leastMs = Leases.leastMs(atLeast);
         return isHeld() ? called(engine.keeper.release(hold, leastMs)) : Engine.done(false);
+    }
+
+    /** Where nobody will try it again. */
+    CompletableFuture<Boolean> unlockAtLast() {
+        return isHeld() ? called(engine.keeper.releaseAtLast(hold)) : Engine.done(false);
     }
 
     /** Its continuations run on the executor that was given, and keep nobody else waiting. */

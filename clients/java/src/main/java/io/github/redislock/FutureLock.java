@@ -2,7 +2,6 @@ package io.github.redislock;
 
 import java.time.Duration;
 import java.util.Optional;
-import java.util.UUID;
 import java.util.concurrent.*;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -11,7 +10,7 @@ import java.util.function.Supplier;
 record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public CompletableFuture<AsyncHold> lock() {
-        return take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
+        return take(Acquire.ENDLESS, Leases.RENEWED, hold -> hold);
     }
 
     @Override
@@ -27,19 +26,17 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public <T> CompletableFuture<T> with(
             Function<AsyncHold, ? extends CompletionStage<T>> work) {
-        CompletableFuture<AsyncHold> waiting = lock();
+        CompletableFuture<FutureHold> waiting =
+                take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
         CompletableFuture<T> result = new CompletableFuture<>();
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
         waiting.thenCompose(hold -> finished(
                         () -> work.apply(hold),
-                        () -> {
-                            ((FutureHold) hold).hold.renewed = false; // If it fails it ends by itself.
-                            return hold.unlock().thenAccept(held -> {
-                                if (!held) {
-                                    throw Replies.notHeld(claim);
-                                }
-                            });
-                        }))
+                        () -> hold.unlockAtLast().thenAccept(held -> {
+                            if (!held) {
+                                throw Replies.notHeld(claim);
+                            }
+                        })))
                 .whenComplete(Engine.settle(result));
         return result;
     }
@@ -50,10 +47,10 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
         return Engine.done(null)
                 .thenCompose(any -> work.get())
                 .handle((value, failed) -> end.get().handle((done, late) -> {
-                    if (failed == null && late == null) {
+                    Throwable first = Engine.cause(failed == null ? late : failed);
+                    if (first == null) {
                         return value;
                     }
-                    Throwable first = Engine.cause(failed == null ? late : failed);
                     if (failed != null && late != null) {
                         first.addSuppressed(Engine.cause(late));
                     }
@@ -63,30 +60,21 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     }
 
     /** What is completed by its owner in another way leaves neither a place nor a hold. */
-    <T> CompletableFuture<T> take(long waitNanos, long leaseMs, Function<AsyncHold, T> outcome) {
-        String token = UUID.randomUUID().toString();
-        long ttlMs = leaseMs == Leases.RENEWED ? engine.ttlMs() : leaseMs;
-        Acquire acquire = new Acquire(engine, claim, token, ttlMs, null, waitNanos, false);
+    <T> CompletableFuture<T> take(long waitNanos, long leaseMs, Function<FutureHold, T> outcome) {
+        Acquire acquire = new Acquire(engine, claim, leaseMs, null, waitNanos, false);
         CompletableFuture<T> future = new CompletableFuture<>();
-        acquire.begin().whenComplete((grant, failed) -> {
-            FutureHold hold = grant == null ? null : hold(grant, leaseMs == Leases.RENEWED);
+        acquire.begin().whenComplete((granted, failed) -> {
+            FutureHold hold = granted == null ? null : new FutureHold(engine, granted);
             engine.callbacks.execute(() -> {
                 boolean taken = failed == null
                         ? future.complete(outcome.apply(hold))
                         : future.completeExceptionally(Engine.cause(failed));
                 if (!taken && hold != null) {
-                    engine.keeper.abandon(hold.hold);
+                    engine.keeper.abandon(granted);
                 }
             });
         });
         future.whenComplete((taken, failed) -> acquire.giveUp()); // It is over, unless by its owner.
-        return future;
-    }
-
-    private FutureHold hold(Acquire.Grant grant, boolean renewed) {
-        Hold hold = engine.keeper.hold(grant, null, renewed);
-        FutureHold future = new FutureHold(engine, hold);
-        engine.keeper.watch(hold);
         return future;
     }
 }

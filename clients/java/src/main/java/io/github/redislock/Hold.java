@@ -30,9 +30,6 @@ final class Hold {
     /** Whether the keeper renews it. */
     volatile boolean renewed;
 
-    /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
-    volatile boolean unbound;
-
     /** Whether its release is under way. It is held until the server has answered. */
     volatile boolean releasing;
 
@@ -60,7 +57,7 @@ final class Hold {
     /** Ends the hold's span of a trace. */
     volatile Runnable whenOver = () -> {};
 
-    private volatile Future<?> plan;
+    private volatile Future<?> plan = Engine.done(null);
     private CompletableFuture<?> last = Engine.done(null);
 
     /** Whether it has ended by its owner's will or against it; null while it is held. */
@@ -124,9 +121,7 @@ final class Hold {
 
     /** When the keeper looks at it next, in place of the last plan. */
     void plan(Future<?> next) {
-        if (plan != null) {
-            plan.cancel(false);
-        }
+        plan.cancel(false);
         plan = next;
     }
 
@@ -135,7 +130,7 @@ final class Hold {
         if (!givenBack.compareAndSet(null, byOwner)) {
             return false;
         }
-        plan(null);
+        plan(Engine.done(null));
         whenOver.run();
         return true;
     }

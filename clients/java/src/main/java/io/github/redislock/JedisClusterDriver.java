@@ -51,13 +51,17 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
             }
             try {
                 List<Object> replies = node.sendNow(sent, endNanos);
-                owners.put(slot, address);
+                if (sent.size() == 1) {
+                    owners.put(slot, address);
+                }
                 return replies.get(sent.size() - 1);
             } catch (JedisRedirectionException moved) {
+                boolean asks = moved instanceof JedisAskDataException;
+                if (asks) { // Who says so has the slot still. The other one takes this request only.
+                    owners.put(slot, address);
+                }
                 address = moved.getTargetNode().toString();
-                sent = moved instanceof JedisAskDataException
-                        ? List.of(new Request("ASKING"), request)
-                        : List.of(request);
+                sent = asks ? List.of(new Request("ASKING"), request) : List.of(request);
             } catch (JedisConnectionException outOfReach) {
                 owners.remove(slot);
                 failed = address;

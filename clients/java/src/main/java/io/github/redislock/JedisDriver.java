@@ -29,18 +29,12 @@ final class JedisDriver extends JedisReplies {
     /** Makes a connection, with so many milliseconds for it. */
     private final IntFunction<Connection> connecting;
 
-    private final boolean failsOver;
-
-    /** The one connection that holds are bound to, and what happens when there is another. */
+    /** The one connection that holds are bound to. */
     private Connection link;
 
-    private volatile Runnable news;
-    private volatile int epoch;
-    private boolean linked;
-
     private JedisDriver(IntFunction<Connection> connecting, boolean failsOver) {
+        super(failsOver);
         this.connecting = connecting;
-        this.failsOver = failsOver;
     }
 
     /** Connections made as the pool makes them. None of its own is taken. */
@@ -50,10 +44,10 @@ final class JedisDriver extends JedisReplies {
                     try {
                         Object made = pool.getFactory().makeObject().getObject();
                         return made instanceof Jedis one ? one.getConnection() : (Connection) made;
-                    } catch (RuntimeException failed) {
-                        throw failed;
                     } catch (Exception failed) {
-                        throw new JedisConnectionException("cannot connect", failed);
+                        throw failed instanceof RuntimeException same
+                                ? same
+                                : new JedisConnectionException("cannot connect", failed);
                     }
                 },
                 true);
@@ -89,22 +83,18 @@ final class JedisDriver extends JedisReplies {
                 mostMs -> new Connection(
                         config.isSsl()
                                 ? new DefaultJedisSocketFactory(server, config)
-                                : () -> socket(server, leastMs(mostMs, config)),
+                                : () -> socket(server, config, mostMs),
                         config),
                 false);
-    }
-
-    /** Zero is for ever. */
-    private static int leastMs(int mostMs, JedisClientConfig config) {
-        int chosenMs = config.getSocketTimeoutMillis();
-        return chosenMs > 0 ? Math.min(mostMs, chosenMs) : mostMs;
     }
 
     /**
      * Its reads end when their thread is interrupted: a plain {@link Socket} reads on until its
      * time-out, the socket of a channel is closed. The server sees that at once.
      */
-    private static Socket socket(HostAndPort address, int ms) {
+    private static Socket socket(HostAndPort address, JedisClientConfig config, int mostMs) {
+        int chosenMs = config.getSocketTimeoutMillis(); // Zero is for ever.
+        int ms = chosenMs > 0 ? Math.min(mostMs, chosenMs) : mostMs;
         Socket socket = null;
         try {
             socket = SocketChannel.open().socket();
@@ -127,27 +117,21 @@ final class JedisDriver extends JedisReplies {
 
     @Override
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
-        return done(() -> linked && requests.get(0).isBound()
+        return done(() -> requests.get(0).isBound()
                 ? sendByLink(requests, endNanos)
                 : sendNow(requests, endNanos));
-    }
-
-    List<Object> sendNow(List<Request> requests, long endNanos) {
-        return sendOnce(take(endNanos), requests, endNanos);
     }
 
     private synchronized List<Object> sendByLink(List<Request> requests, long endNanos) {
         if (link == null) {
             link = take(endNanos);
-            if (epoch > 0) {
-                news.run();
-            }
+            news.run();
         }
         try {
             return exchange(link, requests, endNanos);
         } catch (Throwable failed) {
             if (!isUsableAfter(failed)) {
-                epoch++; // The only thread that does.
+                pulse = new Lease.Pulse();
                 end(link, false);
                 link = null;
             }
@@ -155,7 +139,8 @@ final class JedisDriver extends JedisReplies {
         }
     }
 
-    private List<Object> sendOnce(Connection connection, List<Request> requests, long endNanos) {
+    List<Object> sendNow(List<Request> requests, long endNanos) {
+        Connection connection = take(endNanos);
         Throwable why = null;
         try {
             return exchange(connection, requests, endNanos);
@@ -197,25 +182,10 @@ final class JedisDriver extends JedisReplies {
     }
 
     private void end(Connection connection, boolean usable) {
-        if (connections.giveBack(connection, usable) && !usable) {
+        connections.giveBack(connection, usable);
+        if (!usable) {
             connections.endIdle(); // They have most probably been lost with it.
         }
-    }
-
-    @Override
-    public int epoch() {
-        return epoch;
-    }
-
-    @Override
-    public void onReconnect(Runnable then) {
-        news = then;
-        linked = true;
-    }
-
-    @Override
-    public boolean failsOver() {
-        return failsOver;
     }
 
     @Override

@@ -12,10 +12,9 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
-abstract class JedisReplies implements Driver {
-    @Override
-    public boolean blocks() {
-        return true;
+abstract class JedisReplies extends Driver {
+    JedisReplies(boolean failsOver) {
+        super(true, failsOver);
     }
 
     @Override

@@ -28,27 +28,9 @@ final class Keeper {
         this.engine = engine;
     }
 
-    /** What is granted now, with its lease. Nobody looks after it before {@link #watch}. */
-    Hold hold(Acquire.Grant grant, Thread owner, boolean renewed) {
-        Claim claim = grant.by().claim.held();
-        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
-        Hold hold = new Hold(claim, owner, grant.by().token, grant.fence(), lease);
-        hold.renewed = renewed;
-        begin(hold, grant);
-        hold.whenOver = engine.telemetry.holds(claim, grant.fence());
-        return hold;
-    }
-
-    /** Begins its lease: also that of a reader's hold that is granted as a writer's. */
-    void begin(Hold hold, Acquire.Grant grant) {
-        hold.lease.begin(grant.askedNanos(), grant.sentNanos(), grant.by().ttlMs);
-        bind(hold, grant.pulse());
-    }
-
-    /** Or has the next renewal bind it, if that connection was lost meanwhile. */
-    private void bind(Hold hold, Lease.Pulse pulse) {
-        hold.lease.bind(pulse);
-        hold.unbound = engine.lingerMs() >= 0 && pulse.epoch != engine.driver.epoch();
+    /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
+    private boolean isUnbound(Hold hold) {
+        return engine.lingerMs() >= 0 && !hold.lease.isBoundTo(engine.driver.pulse);
     }
 
     /** Begins to look after a hold whose lease has just begun. */
@@ -57,8 +39,9 @@ final class Keeper {
             return;
         }
         holds.add(hold);
-        long leftNanos = hold.unbound ? 0 : hold.lease.ttlLeftNanos();
-        renewIn(hold, hold.unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
+        boolean unbound = isUnbound(hold);
+        long leftNanos = unbound ? 0 : hold.lease.ttlLeftNanos();
+        renewIn(hold, unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
     }
 
     private long nextNanos(long leftNanos) {
@@ -104,7 +87,7 @@ final class Keeper {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         boolean renewed =
                 hold.renewed && (hold.handedOn || hold.owner == null || hold.owner.isAlive());
-        if (hold.isOver() || hold.releasing || (!hold.unbound && !renewed)) {
+        if (hold.isOver() || hold.releasing || (!isUnbound(hold) && !renewed)) {
             return Engine.done(null);
         }
         long leaseMs = leaseMs(hold);
@@ -115,7 +98,7 @@ final class Keeper {
                         renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
                     } else if (!held) { // Unless its owner released it while this was on its way.
                         lose(hold, !hold.lasts() ? reason(hold) : GONE);
-                    } else if (hold.unbound && !hold.converting && !hold.isEnded()) {
+                    } else if (isUnbound(hold) && !hold.converting && !hold.isEnded()) {
                         return bindAgain(hold, leaseMs);
                     } else {
                         watchRenewed(hold);
@@ -140,7 +123,7 @@ final class Keeper {
     }
 
     private void watchRenewed(Hold hold) {
-        if (hold.unbound) { // In vain this time, and not at once again.
+        if (isUnbound(hold)) { // In vain this time, and not at once again.
             renewIn(hold, nextNanos(hold.lease.leftNanos()));
         } else {
             watch(hold);
@@ -154,7 +137,7 @@ final class Keeper {
 
     /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
     private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
-        Lease.Pulse pulse = engine.pulse();
+        Lease.Pulse pulse = engine.driver.pulse;
         return engine.send(acquiring(hold, hold.claimNow(), leaseMs)).handle((reply, failed) -> {
             boolean another = reply instanceof Long fence && fence != hold.fence;
             if (another) {
@@ -166,7 +149,7 @@ final class Keeper {
                 return null;
             }
             if (reply != null) {
-                bind(hold, pulse);
+                hold.lease.bind(pulse);
             }
             watchRenewed(hold);
             return null;
@@ -179,10 +162,7 @@ final class Keeper {
 
     /** The connection that the holds are bound to is another one now. */
     void rebindAll() {
-        holds.forEach(hold -> {
-            hold.unbound = true;
-            engine.work(() -> renew(hold));
-        });
+        holds.forEach(hold -> engine.work(() -> renew(hold)));
     }
 
     /** Proves again and again that the connection that holds are bound to lives. */
@@ -216,9 +196,9 @@ final class Keeper {
     }
 
     /** Asks the server if a hold is still there, and for as much time as a nested lock wants. */
-    CompletableFuture<Boolean> prolong(Hold hold, boolean renews, long leaseMs) {
+    CompletableFuture<Boolean> prolong(Hold hold, long leaseMs) {
         return hold.inTurn(() -> {
-            hold.renewed |= renews;
+            hold.renewed |= leaseMs == Leases.RENEWED;
             long leftMs = hold.lease.leftMs();
             // Where the server renews nothing for a while, its owner works on.
             boolean insists = !hold.renewed && leaseMs > leftMs;
@@ -244,9 +224,10 @@ final class Keeper {
      */
     private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
         return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
-                .exceptionallyCompose(failed -> engine.isRefusedForNow(failed)
-                        ? Engine.done(hold.lasts())
-                        : Engine.failed(failed));
+                .exceptionallyCompose(failed ->
+                        Replies.kind(engine.refusal(failed)) != Replies.Kind.FINAL
+                                ? Engine.done(hold.lasts())
+                                : Engine.failed(failed));
     }
 
     /**
@@ -259,7 +240,7 @@ final class Keeper {
         hold.unconfirmed = true;
         return engine.again(() -> {
                     Lease.Sent sent = hold.lease.sends(leaseMs);
-                    Lease.Pulse pulse = engine.pulse();
+                    Lease.Pulse pulse = engine.driver.pulse;
                     return engine.send(acquiring(hold, shared, leaseMs)).thenCompose(reply -> {
                         if (reply == null) {
                             // While a guard is on, one that has a share already gets null.
@@ -267,7 +248,7 @@ final class Keeper {
                         }
                         boolean same = reply.equals(hold.fence);
                         if (same) {
-                            bind(hold, pulse);
+                            hold.lease.bind(pulse);
                         }
                         return Engine.done(same && hold.lease.answered(sent));
                     });
@@ -297,6 +278,13 @@ final class Keeper {
                 return failing;
             });
         }));
+    }
+
+    /** The same where nobody will try it again: nothing renews it any more, and what fails goes on. */
+    CompletableFuture<Boolean> releaseAtLast(Hold hold) {
+        hold.renewed = false;
+        return release(hold, hold.leastMs).whenComplete((held, failed) ->
+                engine.goOn(hold.claim, hold.token, hold.leastMs, 1_000, failed));
     }
 
     /** The same, to end {@code restMs} from now. */
@@ -334,9 +322,10 @@ final class Keeper {
                     if (isGone(failed) && !failedBefore[0]) {
                         lose(hold, GONE);
                     }
-                    forget(hold); // Out of reach its lease ends it.
+                    forget(hold);
+                    engine.goOn(hold.claim, hold.token, 0, 1_000, failed);
                     Throwable cause = Engine.cause(failed);
-                    boolean refused = engine.driver.refusal(cause) != null;
+                    boolean refused = engine.refusal(cause) != null;
                     if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
                         throw Engine.thrown(cause);
                     }
@@ -350,8 +339,8 @@ final class Keeper {
 
     /** Ends a hold under which nothing came about, so that the next one begins at once. */
     CompletableFuture<Void> abandon(Hold hold) {
-        return release(hold, 0).handle((held, failed) -> {
-            forget(hold); // Out of reach its lease ends it.
+        return releaseAtLast(hold).handle((held, failed) -> {
+            forget(hold);
             return null;
         });
     }
@@ -408,13 +397,11 @@ final class Keeper {
 
     /** Gives a job's lock back. A loss is no error here: it is told as any other is, and once. */
     CompletableFuture<Void> endJob(Hold hold) {
-        if (!hold.lasts()) {
+        if (hold.isEnded()) {
             lose(hold, reason(hold)); // Unless the clock was quicker.
-        }
-        if (hold.isOver()) {
             return Engine.done(null);
         }
-        return release(hold, hold.leastMs).thenAccept(held -> {
+        return releaseAtLast(hold).thenAccept(held -> {
             if (!held) {
                 engine.tellLost(hold, GONE);
             }
@@ -458,7 +445,7 @@ final class Keeper {
     }
 
     void close() {
-        holds.forEach(hold -> hold.plan(null));
+        holds.forEach(hold -> hold.plan(Engine.done(null)));
         holds.clear();
     }
 }

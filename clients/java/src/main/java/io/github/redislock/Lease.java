@@ -14,13 +14,7 @@ final class Lease {
 
     /** One connection that holds are bound to. An answer proves that it lived at the sending. */
     static final class Pulse {
-        final int epoch;
-        private volatile long aliveNanos;
-
-        Pulse(int epoch, long aliveNanos) {
-            this.epoch = epoch;
-            this.aliveNanos = aliveNanos;
-        }
+        private volatile long aliveNanos = System.nanoTime();
 
         synchronized void livedAt(long nanos) {
             if (nanos - aliveNanos > 0) {
@@ -73,6 +67,10 @@ final class Lease {
     /** The server ends it with this connection from now on. */
     synchronized void bind(Pulse next) {
         pulse = next;
+    }
+
+    synchronized boolean isBoundTo(Pulse other) {
+        return pulse == other;
     }
 
     /** How long ago the first grant is at most, by a server whose clock may be fast. */

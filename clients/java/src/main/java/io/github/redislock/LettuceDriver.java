@@ -21,10 +21,9 @@ import java.util.function.Consumer;
  * Over Lettuce 6.3 to 7. All commands share one connection. A waiter hears messages on another one,
  * has a connection for itself, or asks again and again where none can be made.
  */
-final class LettuceDriver implements Driver {
+final class LettuceDriver extends Driver {
     private final StatefulConnection<String, String> shared;
     private final boolean cluster;
-    private final boolean failsOver;
 
     /** Null where all commands go by one connection, which stays the application's. */
     private final AbstractRedisClient client;
@@ -39,8 +38,6 @@ final class LettuceDriver implements Driver {
             new Spares<>(StatefulConnection::isOpen, StatefulConnection::closeAsync);
     private final AtomicBoolean leaving = new AtomicBoolean();
     private final AtomicLong writtenAgain = new AtomicLong();
-    private final AtomicInteger epoch = new AtomicInteger();
-    private volatile Runnable news = () -> {};
     private final RedisConnectionStateListener state = new RedisConnectionStateListener() {
         @Override
         public void onRedisConnected(RedisChannelHandler<?, ?> connection, SocketAddress address) {
@@ -49,7 +46,7 @@ final class LettuceDriver implements Driver {
 
         @Override
         public void onRedisDisconnected(RedisChannelHandler<?, ?> connection) {
-            epoch.incrementAndGet();
+            pulse = new Lease.Pulse();
         }
     };
 
@@ -59,6 +56,7 @@ final class LettuceDriver implements Driver {
      * @param lines how many waiters may have a connection for themselves
      * @param closing after the last connection is closed
      */
+    @SuppressWarnings("unchecked") // Our commands, and what takes their replies, bring a codec.
     LettuceDriver(
             AbstractRedisClient client,
             StatefulConnection<?, ?> given,
@@ -66,11 +64,11 @@ final class LettuceDriver implements Driver {
             boolean failsOver,
             int lines,
             Runnable closing) {
+        super(false, failsOver);
         this.client = client;
         this.longestAnswer = options.slice().plusMillis(2L * options.answerMs());
-        this.shared = given == null ? connect() : inOurTypes(given);
+        this.shared = given == null ? connect() : (StatefulConnection<String, String>) given;
         this.cluster = shared instanceof StatefulRedisClusterConnection;
-        this.failsOver = failsOver;
         this.lines = new Semaphore(lines);
         this.closing = closing;
         shared.addListener(state);
@@ -84,12 +82,6 @@ final class LettuceDriver implements Driver {
         this(null, given, options, true, 0, () -> {});
     }
 
-    /** The arguments of our commands, and what takes their replies, bring a codec of their own. */
-    @SuppressWarnings("unchecked")
-    private static StatefulConnection<String, String> inOurTypes(StatefulConnection<?, ?> given) {
-        return (StatefulConnection<String, String>) given;
-    }
-
     private StatefulConnection<String, String> connect() {
         StatefulConnection<String, String> made = client instanceof RedisClient one
                 ? one.connect(StringCodec.UTF8)
@@ -100,16 +92,12 @@ final class LettuceDriver implements Driver {
 
     @Override
     public CompletableFuture<List<Object>> send(List<Request> requests, long endNanos) {
-        CompletableFuture<List<Object>> all = Engine.done(new ArrayList<>());
-        for (Request request : requests) {
-            CompletableFuture<Object> sent = dispatch(shared, request, endNanos);
-            sent.whenComplete((reply, failed) -> leaveIfDemoted(failed));
-            all = all.thenCombine(sent, (replies, reply) -> {
-                replies.add(reply);
-                return replies;
-            });
-        }
-        return all;
+        List<CompletableFuture<Object>> sent = requests.stream()
+                .map(request -> dispatch(shared, request, endNanos)
+                        .whenComplete((reply, failed) -> leaveIfDemoted(failed)))
+                .toList();
+        return CompletableFuture.allOf(sent.toArray(CompletableFuture<?>[]::new))
+                .handle((all, failed) -> sent.stream().map(CompletableFuture::join).toList());
     }
 
     /** One of our own; what the application gave may be in the middle of something. */
@@ -245,9 +233,8 @@ final class LettuceDriver implements Driver {
         }
         return new Line(
                 (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
-                    if (spares.giveBack(connection, usable)) {
-                        lines.release();
-                    }
+                    spares.giveBack(connection, usable);
+                    lines.release();
                 });
     }
 
@@ -286,11 +273,6 @@ final class LettuceDriver implements Driver {
                 told::close);
     }
 
-    @Override
-    public boolean blocks() {
-        return false;
-    }
-
     /**
      * A connection to several nodes does not say that one of them is gone: it is asked again after
      * a while, at the same place.
@@ -316,11 +298,6 @@ final class LettuceDriver implements Driver {
     }
 
     @Override
-    public boolean failsOver() {
-        return failsOver;
-    }
-
-    @Override
     public long resends() {
         return writtenAgain.get();
     }
@@ -330,16 +307,6 @@ final class LettuceDriver implements Driver {
         return cluster
                 ? "linger binds a hold to one connection, and in a cluster there is one per node"
                 : null;
-    }
-
-    @Override
-    public int epoch() {
-        return epoch.get();
-    }
-
-    @Override
-    public void onReconnect(Runnable then) {
-        news = then;
     }
 
     /** What the application gave stays open. */

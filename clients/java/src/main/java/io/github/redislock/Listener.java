@@ -20,7 +20,7 @@ final class Listener {
         try {
             listening = listen();
         } catch (RuntimeException failed) {
-            String refusal = engine.driver.refusal(failed);
+            String refusal = engine.refusal(failed);
             if (refusal == null || engine.kind(failed) == Replies.Kind.FINAL) {
                 throw failed;
             }
@@ -73,7 +73,7 @@ final class Listener {
                     .get()
                     .orTimeout(beatNanos(), TimeUnit.NANOSECONDS)
                     .whenComplete((pong, failed) -> {
-                        if (failed == null || engine.driver.refusal(Engine.cause(failed)) != null) {
+                        if (failed == null || engine.refusal(failed) != null) {
                             planBeat();
                         } else {
                             listenAnew();

@@ -42,7 +42,6 @@ public record LockOptions(
         Consumer<LostLock> onLost,
         Optional<Executor> executor,
         boolean fallback) {
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
     private static final Duration LONGEST_GRACE = Duration.ofHours(1);
     private static final Duration SHORTEST_LINGER = Duration.ofMillis(100);
 
@@ -75,7 +74,7 @@ public record LockOptions(
     private static void log(LostLock lost) {
         String text = "The lock {0} was lost: {1}. Its fence was {2}.";
         String fence = Long.toString(lost.fence());
-        LOG.log(System.Logger.Level.WARNING, text, lost.name(), lost.reason(), fence);
+        Engine.LOG.log(System.Logger.Level.WARNING, text, lost.name(), lost.reason(), fence);
     }
 
     /**

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import java.util.List;
-import java.util.UUID;
 import java.util.concurrent.*;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -11,13 +10,10 @@ import java.util.function.Supplier;
  * and makes it where that gives the lock. The calling thread does so step by step, or futures do.
  */
 final class OnceRun<T> {
-    private static final System.Logger LOG = System.getLogger("io.github.redislock");
-
     private final Engine engine;
     private final String name;
     private final Once<T> how;
     private final Claim claim;
-    private final String token = UUID.randomUUID().toString();
     private final long beganNanos = System.nanoTime();
 
     /** What was found, and will do if no new value comes about. Null for none. */
@@ -39,16 +35,16 @@ final class OnceRun<T> {
         if (Engine.join(this::isFresh)) {
             return opened(old);
         }
-        Acquire.Grant grant = null;
+        Acquire acquire = acquire(true);
+        Hold hold;
         try {
-            grant = acquire(true).await(true);
+            hold = acquire.await(true);
         } catch (RuntimeException failed) {
-            refuse(failed);
+            return opened(orOld(failed));
         }
-        if (!isMaker(grant)) {
+        if (!isMaker(acquire, hold)) {
             return opened(found());
         }
-        Hold hold = hold(grant);
         byte[] made;
         try {
             made = how.pack().apply(make.call());
@@ -77,15 +73,14 @@ final class OnceRun<T> {
             CompletableFuture<T> future,
             Supplier<? extends CompletionStage<? extends T>> make) {
         Acquire acquire = acquire(false);
-        CompletableFuture<Acquire.Grant> granted = acquire.begin();
+        CompletableFuture<Hold> granted = acquire.begin();
         future.whenComplete((value, failed) -> acquire.giveUp());
         return granted.exceptionally(failed -> {
-                    refuse(Engine.thrown(Engine.cause(failed)));
+                    orOld(Engine.cause(failed));
                     return null;
                 })
-                .thenCompose(grant -> isMaker(grant)
-                        ? made(hold(grant), make)
-                        : CompletableFuture.supplyAsync(this::found, Runnable::run));
+                .thenCompose(hold ->
+                        isMaker(acquire, hold) ? made(hold, make) : Engine.done(found()));
     }
 
     private CompletableFuture<byte[]> made(
@@ -125,39 +120,34 @@ final class OnceRun<T> {
     private Acquire acquire(boolean owned) {
         long leftNanos = how.patience().toNanos() - (System.nanoTime() - beganNanos);
         long waitNanos = old == null ? leftNanos : 0;
-        return new Acquire(engine, claim, token, engine.ttlMs(), null, waitNanos, owned);
+        return new Acquire(engine, claim, Leases.RENEWED, null, waitNanos, owned);
     }
 
     /** Nobody fails because of one, either, unless it will never be made again. */
-    private void refuse(RuntimeException failed) {
-        if (old == null || failed instanceof UnsupportedOperationException) {
-            throw failed;
-        }
+    private byte[] orOld(Throwable failed) {
+        boolean never = failed instanceof Error || failed instanceof UnsupportedOperationException;
+        return old == null || never ? unchecked(failed) : old;
     }
 
-    private boolean isMaker(Acquire.Grant grant) {
-        if (grant != null && grant.value() != null) {
-            old = grant.value();
-        } else if (grant != null) {
-            old = null; // It has ended meanwhile.
+    /** Its hold is renewed until it is stored or abandoned, whatever becomes of the thread. */
+    private boolean isMaker(Acquire acquire, Hold hold) {
+        if (hold != null || acquire.value != null) {
+            old = acquire.value; // Null where it has ended meanwhile.
         }
-        return grant != null && grant.pulse() != null;
+        if (hold != null) {
+            engine.keeper.watch(hold);
+        }
+        return hold != null;
     }
 
     private byte[] found() {
-        return old == null ? unchecked(new TimeoutException(name + " is being made")) : old;
-    }
-
-    /** Renewed until it is stored or abandoned, whatever becomes of the thread. */
-    private Hold hold(Acquire.Grant grant) {
-        Hold hold = engine.keeper.hold(grant, null, true);
-        engine.keeper.watch(hold);
-        return hold;
+        return orOld(new TimeoutException(name + " is being made"));
     }
 
     private CompletableFuture<Void> store(Hold hold, byte[] made) {
+        long keepMs = how.keep().toMillis();
         return engine.keeper.store(hold, Request.ofHold(
-                "LOCK.EXEC", claim.name(), token, "SET", name, made, "PX", how.keep().toMillis()));
+                "LOCK.EXEC", claim.name(), hold.token, "SET", name, made, "PX", keepMs));
     }
 
     /** The old value in place of one that could not be made. */
@@ -166,7 +156,7 @@ final class OnceRun<T> {
             return unchecked(failed);
         }
         String text = "A new value of " + name + " could not be made: the old one is used";
-        LOG.log(System.Logger.Level.WARNING, text, failed);
+        Engine.LOG.log(System.Logger.Level.WARNING, text, failed);
         return old;
     }
 

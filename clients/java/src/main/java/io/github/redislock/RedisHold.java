@@ -102,7 +102,10 @@ public interface RedisHold extends AutoCloseable {
      */
     void releaseIn(Duration rest);
 
-    /** As {@link #release()}; nothing where it was released already. Renewed no more if it fails. */
+    /**
+     * As {@link #release()}; nothing where it was released already. If it fails it is renewed no
+     * more, and the client tries it again for two minutes.
+     */
     @Override
     default void close() {
         release();

@@ -1,7 +1,6 @@
 package io.github.redislock;
 
 import java.util.*;
-import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
@@ -24,12 +23,6 @@ final class Replies {
             Set.of("MASTERDOWN", "READONLY", "MOVED", "ASK"),
             Kind.FINAL,
             Set.of("NOPERM", "NOAUTH", "WRONGPASS", "WRONGTYPE", "CROSSSLOT", "ERR"));
-
-    /** Those that do not say that a command is unknown. */
-    private static final Set<String> OTHERS = WORDS.values().stream()
-            .flatMap(Set::stream)
-            .filter(word -> !word.equals("ERR"))
-            .collect(Collectors.toSet());
 
     static final String TTL_TOO_LONG = "ERR ttl must not be above lock.max-ttl";
 
@@ -68,7 +61,9 @@ final class Replies {
 
     /** Whether an error says that this command is unknown, and not one that it guards. */
     static boolean isUnknown(Request request, String error) {
-        if (error == null || OTHERS.contains(word(error))) {
+        boolean another = !word(error).equals("ERR")
+                && WORDS.values().stream().anyMatch(words -> words.contains(word(error)));
+        if (error == null || another) {
             return false;
         }
         String text = error.toLowerCase(Locale.ROOT);

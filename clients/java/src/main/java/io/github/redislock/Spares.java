@@ -50,18 +50,16 @@ final class Spares<C> {
         return false;
     }
 
-    /** Ends its use, and keeps it for the next if it is usable; false where that was done before. */
-    boolean giveBack(C connection, boolean usable) {
+    /** Ends its use, and keeps it for the next if it is usable. */
+    void giveBack(C connection, boolean usable) {
         synchronized (this) {
-            if (!used.remove(connection)) {
-                return false;
-            }
+            used.remove(connection);
             if (usable && !closed && idle.size() < MOST_IDLE) {
-                return idle.offerFirst(new Idle<>(connection, System.nanoTime()));
+                idle.offerFirst(new Idle<>(connection, System.nanoTime()));
+                return;
             }
         }
         ending.accept(connection);
-        return true;
     }
 
     void endIdle() {

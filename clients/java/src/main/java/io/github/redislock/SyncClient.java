@@ -4,7 +4,6 @@ import io.github.redislock.Claim.Mode;
 
 import java.time.Duration;
 import java.util.Map;
-import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
@@ -14,15 +13,19 @@ import java.util.stream.Stream;
 final class SyncClient implements RedisLockClient {
     private record Key(String name, Thread owner) {}
 
+    /** What is done at the end, whatever comes before it. */
+    private interface Ending extends AutoCloseable {
+        @Override
+        void close();
+    }
+
     private record Sides(RedisLock readLock, RedisLock writeLock) implements RedisReadWriteLock {}
 
     private final Map<Key, Hold> holds = new ConcurrentHashMap<>();
     final Engine engine;
-    final Keeper keeper;
 
     SyncClient(Driver driver, LockOptions options) {
         this.engine = new Engine(driver, options, false);
-        this.keeper = engine.keeper;
     }
 
     static boolean has(String driver) {
@@ -70,18 +73,11 @@ final class SyncClient implements RedisLockClient {
             return false;
         }
         Hold hold = held.hold();
-        Engine.join(() -> keeper.beginJob(hold, lockAtLeastFor.toMillis()));
-        try {
+        Engine.join(() -> engine.keeper.beginJob(hold, lockAtLeastFor.toMillis()));
+        Ending ending = () -> Engine.join(() -> engine.keeper.endJob(hold));
+        try (ending) { // The job's own error comes first.
             job.accept(held);
-        } catch (Throwable failed) { // Other languages throw checked exceptions, too.
-            try {
-                Engine.join(() -> keeper.endJob(hold));
-            } catch (RuntimeException late) {
-                failed.addSuppressed(late);
-            }
-            throw failed;
         }
-        Engine.join(() -> keeper.endJob(hold));
         return true;
     }
 
@@ -89,26 +85,7 @@ final class SyncClient implements RedisLockClient {
     Hold acquire(Claim claim, Hold reader, long leaseMs, long waitNanos, boolean interruptible)
             throws InterruptedException {
         refuseClosed();
-        // A new token, so that nothing that is on its way for an earlier hold can touch this one.
-        String token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        boolean renewed = leaseMs == Leases.RENEWED;
-        boolean ever = renewed || reader != null && reader.renewed;
-        long wantedMs = ever ? engine.ttlMs() : leaseMs;
-        long ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
-        Acquire acquire = new Acquire(engine, claim, token, ttlMs, reader, waitNanos, true);
-        Acquire.Grant grant = acquire.await(interruptible);
-        if (grant == null) {
-            return null;
-        }
-        if (reader != null && reader.fence == grant.fence() && !reader.isOver()) {
-            keeper.begin(reader, grant);
-            reader.renewed |= renewed;
-            return reader;
-        }
-        if (reader != null) {
-            keeper.lose(reader, Keeper.NO_WRITER);
-        }
-        return keeper.hold(grant, Thread.currentThread(), renewed);
+        return new Acquire(engine, claim, leaseMs, reader, waitNanos, true).await(interruptible);
     }
 
     private void refuseClosed() {
@@ -122,7 +99,7 @@ final class SyncClient implements RedisLockClient {
         refuseClosed();
         Hold hold = holds.get(new Key(name, Thread.currentThread()));
         if (hold != null && hold.isEnded()) {
-            keeper.lose(hold, Keeper.ENDED); // Unless the clock was quicker.
+            engine.keeper.lose(hold, Keeper.ENDED); // Unless the clock was quicker.
             forget(hold);
             return null;
         }
@@ -133,7 +110,7 @@ final class SyncClient implements RedisLockClient {
     void add(Hold hold) {
         hold.claim.names().forEach(name -> holds.put(new Key(name, hold.owner), hold));
         hold.whenLost = reason -> forget(hold);
-        keeper.watch(hold);
+        engine.keeper.watch(hold);
     }
 
     void forget(Hold hold) {

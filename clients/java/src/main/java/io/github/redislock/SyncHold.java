@@ -48,8 +48,7 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
 
     @Override
     public void close() {
-        hold.renewed = false; // If it fails it ends by itself: seldom is it tried again.
-        release();
+        released(() -> keeper.releaseAtLast(hold)); // Seldom is it tried again.
     }
 
     @Override

@@ -50,8 +50,8 @@ record SyncLock(SyncClient client, Claim claim)
             return null;
         }
         hold.handedOn = true;
-        client.keeper.watch(hold);
-        return new SyncHold(client.keeper, hold);
+        client.engine.keeper.watch(hold);
+        return new SyncHold(client.engine.keeper, hold);
     }
 
     private void refuseInterrupted() throws InterruptedException {
@@ -71,31 +71,26 @@ record SyncLock(SyncClient client, Claim claim)
     private boolean locked(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
         refuseOverlap();
-        Hold hold = mine();
+        Hold before = mine();
         // A request for a share that the server reads later would undo what comes now unseen.
-        if (hold != null && hold.unconfirmed && !becomeReader(hold)) {
-            hold = null;
-        }
+        boolean gone = before != null && before.unconfirmed && !becomeReader(before);
+        Hold hold = gone ? null : before;
         boolean covered = hold != null
                 && (claim.several() || hold.exclusive > 0 || claim.mode() == Mode.SHARED);
-        if (covered && prolong(hold, leaseMs)) {
+        if (covered && Engine.join(() -> client.engine.keeper.prolong(hold, leaseMs))) {
             hold.add(claim.mode(), 1);
             return true;
         }
         Hold reader = covered ? null : hold;
         Hold taken;
-        if (reader != null) {
-            convert(reader, true);
-        }
+        convert(reader, true);
         try {
             // The clock releases what it ends before that, so it is asked for anew.
             boolean converts = reader != null && !reader.isOver();
             taken = client.acquire(
                     claim, converts ? reader : null, leaseMs, waitNanos, interruptible);
         } finally {
-            if (reader != null) {
-                convert(reader, false);
-            }
+            convert(reader, false);
         }
         if (taken != null) {
             taken.add(claim.mode(), 1);
@@ -106,21 +101,19 @@ record SyncLock(SyncClient client, Claim claim)
 
     /** Waits for a renewal that is under way, as that may bind it by the mode that it had. */
     private static void convert(Hold hold, boolean now) {
-        Engine.join(() -> hold.inTurn(() -> {
-            hold.converting = now;
-            return Engine.done(null);
-        }));
-    }
-
-    private boolean prolong(Hold hold, long leaseMs) {
-        return Engine.join(() -> client.keeper.prolong(hold, leaseMs == Leases.RENEWED, leaseMs));
+        if (hold != null) {
+            Engine.join(() -> hold.inTurn(() -> {
+                hold.converting = now;
+                return Engine.done(null);
+            }));
+        }
     }
 
     /** The last write lock goes and read locks stay: one step on the server. False when lost. */
     private boolean becomeReader(Hold hold) {
         convert(hold, true);
         try {
-            return Engine.join(() -> client.keeper.restoreReader(hold, Keeper.GONE));
+            return Engine.join(() -> client.engine.keeper.restoreReader(hold, Keeper.GONE));
         } finally {
             convert(hold, false);
         }
@@ -150,7 +143,7 @@ record SyncLock(SyncClient client, Claim claim)
             downgrade(hold);
         } else {
             try {
-                if (!Engine.join(() -> client.keeper.release(hold, leastMs))) {
+                if (!Engine.join(() -> client.engine.keeper.release(hold, leastMs))) {
                     throw Replies.notHeld(claim);
                 }
             } finally {
@@ -168,7 +161,7 @@ record SyncLock(SyncClient client, Claim claim)
                 throw Replies.notHeld(claim);
             }
         } catch (RuntimeException failed) {
-            if (client.engine.driver.refusal(failed) != null) { // The server has not done it.
+            if (client.engine.refusal(failed) != null) { // The server has not done it.
                 hold.exclusive = 1;
                 hold.unconfirmed = false;
             }
@@ -179,7 +172,7 @@ record SyncLock(SyncClient client, Claim claim)
     @Override
     public boolean renew(Duration ttl) {
         Hold hold = held();
-        return Engine.join(() -> client.keeper.set(hold, Leases.ms(ttl)));
+        return Engine.join(() -> client.engine.keeper.set(hold, Leases.ms(ttl)));
     }
 
     @Override
@@ -197,21 +190,21 @@ record SyncLock(SyncClient client, Claim claim)
     public boolean check() {
         Hold hold = mine();
         boolean counts = hold != null && hold.count(claim.mode()) > 0;
-        return counts && Engine.join(() -> client.keeper.check(hold));
+        return counts && Engine.join(() -> client.engine.keeper.check(hold));
     }
 
     @Override
     public Object exec(String command, Object... arguments) {
         Hold hold = held();
-        return Engine.join(() -> client.keeper.exec(hold, command, arguments));
+        return Engine.join(() -> client.engine.keeper.exec(hold, command, arguments));
     }
 
     @Override
     public boolean isLocked() {
         String mine = claim.mode().name().toLowerCase(Locale.ROOT);
         return Engine.join(() -> client.engine
-                .info(getName())
-                .thenApply(info -> info.getOrDefault("mode", "free").equals(mine))
+                .info(getName(), "mode")
+                .thenApply(mine::equals)
                 // An old client may hold it, in its own way.
                 .exceptionallyCompose(failed -> client.engine.isError(failed, "WRONGTYPE")
                         ? Engine.done(true)
@@ -245,7 +238,7 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public int availablePermits() {
-        Object holders = Engine.join(() -> client.engine.info(getName())).get("holder-count");
+        Object holders = Engine.join(() -> client.engine.info(getName(), "holder-count"));
         if (client.engine.fallback.isUsed()) {
             throw Fallback.lacks(Fallback.SEMAPHORE);
         }

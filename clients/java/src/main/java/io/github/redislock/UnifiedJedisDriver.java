@@ -16,6 +16,7 @@ class UnifiedJedisDriver extends JedisReplies {
     private final Semaphore waiters;
 
     UnifiedJedisDriver(UnifiedJedis jedis, int waiters) {
+        super(true);
         this.jedis = jedis;
         this.waiters = new Semaphore(waiters, true);
     }
@@ -43,11 +44,6 @@ class UnifiedJedisDriver extends JedisReplies {
         return Engine.done(new Line(
                 (request, answerEnd) -> done(() -> execute(request, answerEnd)),
                 usable -> waiters.release()));
-    }
-
-    @Override
-    public boolean failsOver() {
-        return true;
     }
 
     /** Its pool closes a connection that is idle for a minute, and would end what is bound to it. */

@@ -49,6 +49,7 @@ abstract class ServerTest extends ClosingTest {
         proxy.heal();
         server.resume();
         server.ask("REPLICAOF", "NO", "ONE");
+        server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
         server.ask("ACL", "SETUSER", "default", "+@all");
     }
 

@@ -292,6 +292,23 @@ class TopologyTest extends ClosingTest {
         assertEquals(0, cluster.first().waiting(name));
     }
 
+    /** The node that an ASK names would send what comes without ASKING back. */
+    @Test
+    void cluster_slotThatIsAboutToMove_isAskedForAtItsOwner() {
+        TestCluster cluster = closing(new TestCluster());
+        TestServer next = cluster.nodes.get(1);
+        Way.Opened opened = closing(byNode("jedis", cluster.first().port(), options));
+        String name = cluster.key("a", 0);
+        cluster.beginToMoveSlot(name);
+        opened.take(name).release(); // Any node may be asked first.
+        next.ask("CONFIG", "RESETSTAT");
+        for (int time = 0; time < 3; time++) {
+            opened.take(name).release();
+        }
+        assertEquals(6, next.calls("asking"));
+        assertFalse(next.info("errorstats").contains("MOVED"));
+    }
+
     /** What gives it up has another connection. */
     @Test
     void cluster_waiterThatGivesUpBeforeTheServerHasItsRequest_leavesNoPlace() throws Exception {
@@ -321,9 +338,10 @@ class TopologyTest extends ClosingTest {
         for (String way : CLUSTER) {
             Way.Opened opened = closing(byNode(way, cluster.nodes.get(1).port(), quick));
             for (int number = 0; number < 12; number++) {
-                silent.add(opened.take(cluster.key(way + "-silent-" + number + "-", 0)).name());
+                String name = cluster.key(way + "-silent-" + number + "-", 0);
+                silent.add(opened.awaits(name, -1).name());
             }
-            healthy.add(opened.take(cluster.key(way + "-healthy-", 1)));
+            healthy.add(opened.awaits(cluster.key(way + "-healthy-", 1), -1));
         }
         proxy.silent = true;
         while (!silent.isEmpty()) {

@@ -62,6 +62,67 @@ class WaitingTest extends ServerTest {
         assertFalse(server.isLocked("a") || server.isLocked("b"), "nothing was left to it");
     }
 
+    /** Over two connections the release is read first. */
+    @Test
+    void anInterruptBeforeTheServerHasTheRequestLeavesNoHold() {
+        RedisLock lock = behind(options.withTtl(HOUR)).lock("a");
+        proxy.heldBack = "LOCK.ACQUIRE";
+        Future<Void> waiting = other.starts(() -> lock.lockInterruptibly());
+        Eventually.isTrue("it is on its way", () -> proxy.holdsBack);
+        proxy.withheld = "LOCK.RELEASE";
+        other.thread.interrupt();
+        Eventually.isTrue("it is given up", () -> server.calls("lock.release") == 1);
+        proxy.heldBack = null;
+        Eventually.isTrue("it is granted", () -> server.isLocked("a"));
+        proxy.withheld = null;
+        AssertionError cut = assertThrows(AssertionError.class, () -> Other.result(waiting));
+        assertInstanceOf(InterruptedException.class, cut.getCause());
+        awaitFree("a");
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
+    void aWaitThatIsGivenUpWhileNoWritesAreTakenEndsAfterThat(Way way) throws Exception {
+        Way.Opened opened = by(way, endless.withReconnect(Duration.ofMillis(100)));
+        RedisHold held = locks.lock("a").tryAcquire(0, 60, TimeUnit.SECONDS);
+        if (way == Way.LETTUCE_FUTURES) {
+            CompletableFuture<AsyncHold> waiting = opened.futures().lock("a").lock();
+            awaitWaiters("a", 1);
+            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
+            waiting.cancel(true);
+        } else {
+            Future<Void> waiting = awaitWaiter(() -> opened.locks().lock("a").lockInterruptibly());
+            server.ask("CONFIG", "SET", "min-replicas-to-write", 1);
+            interrupt(waiting);
+        }
+        Eventually.pause(200); // It tries no longer than that at first.
+        server.ask("CONFIG", "SET", "min-replicas-to-write", 0);
+        awaitWaiters("a", 0);
+        held.release();
+        assertFalse(server.isLocked("a"));
+    }
+
+    @ParameterizedTest
+    @EnumSource(names = {"JEDIS", "LETTUCE", "LETTUCE_FUTURES"})
+    void aHoldThatIsClosedWhileTheServerIsAwayEndsSoonAfterThat(Way way) {
+        Way.Opened opened =
+                by(way, options.withTtl(HOUR).withReconnect(Duration.ofMillis(100)));
+        CompletableFuture<Void> work = new CompletableFuture<>();
+        CompletableFuture<Void> done;
+        if (way == Way.LETTUCE_FUTURES) {
+            done = opened.futures().lock("a").with(hold -> work);
+            Eventually.isTrue("it is held", () -> server.isLocked("a"));
+        } else {
+            done = work.thenRun(opened.locks().lock("a").tryAcquire()::close);
+        }
+        proxy.cut(-1);
+        work.complete(null);
+        assertThrows(ExecutionException.class, done::get);
+        assertTrue(server.isLocked("a"));
+        proxy.connectDelayMs = 0;
+        awaitFree("a");
+    }
+
     @Test
     void anInterruptBeforeIsSeenAtOnceAndStopsNoUnlock() {
         RedisLock lock = locks.lock("a");

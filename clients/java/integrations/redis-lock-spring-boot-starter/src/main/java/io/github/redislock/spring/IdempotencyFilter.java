@@ -123,12 +123,9 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         HttpServletRequest again =
                 new Repeatable(request, parsed ? request.getInputStream() : new Body(body));
         byte[] mark = digest(
-                bytes(request.getMethod()),
-                bytes(request.getRequestURI()),
-                bytes(String.valueOf(request.getQueryString())),
-                body);
+                request.getMethod(), request.getRequestURI(), request.getQueryString(), body);
         // What a client has chosen is no part of the name: its braces would say the slot.
-        byte[] key = digest(bytes(caller(request)), bytes(request.getHeader(HEADER)));
+        byte[] key = digest(caller(request), request.getHeader(HEADER));
         Once<byte[]> how = Once.bytes()
                 .withKeep(keep)
                 .withEarly(Duration.ZERO)
@@ -168,18 +165,18 @@ public class IdempotencyFilter extends OncePerRequestFilter {
     /** What the container has parsed, as it can be read only once otherwise. */
     private static byte[] form(HttpServletRequest request, String type)
             throws ServletException, IOException {
-        List<byte[]> words = new ArrayList<>();
+        List<Object> words = new ArrayList<>();
         request.getParameterMap().forEach((name, values) -> {
-            words.add(bytes(name));
-            words.add(bytes(Arrays.toString(values)));
+            words.add(name);
+            words.add(Arrays.toString(values));
         });
         if (type.startsWith("multipart/")) {
             for (Part part : request.getParts()) {
-                words.add(bytes(part.getName() + "\n" + part.getSubmittedFileName()));
+                words.add(part.getName() + "\n" + part.getSubmittedFileName());
                 words.add(part.getInputStream().readAllBytes());
             }
         }
-        return digest(words.toArray(byte[][]::new));
+        return digest(words.toArray());
     }
 
     private static byte[] packed(byte[] mark, ContentCachingResponseWrapper answer)
@@ -234,13 +231,14 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Each word counts with its length. */
-    private static byte[] digest(byte[]... words) {
+    /** Each word counts with its length; what is no bytes counts as text. */
+    private static byte[] digest(Object... words) {
         try {
             MessageDigest sum = MessageDigest.getInstance("SHA-256");
-            for (byte[] word : words) {
-                sum.update(bytes(word.length + ":"));
-                sum.update(word);
+            for (Object word : words) {
+                byte[] raw = word instanceof byte[] given ? given : bytes(String.valueOf(word));
+                sum.update(bytes(raw.length + ":"));
+                sum.update(raw);
             }
             return sum.digest();
         } catch (NoSuchAlgorithmException never) {

@@ -105,24 +105,21 @@ public class RedisLockAutoConfiguration {
     }
 
     /** In place of the cache manager of Spring Boot, where that is wanted. */
-    @Configuration(proxyBeanMethods = false)
+    @Bean
     @ConditionalOnBean({RedisLockClient.class, RedisConnectionFactory.class})
     @ConditionalOnProperty(prefix = "redis-lock.cache", name = "enabled")
-    static class OnceCaches {
-        @Bean
-        @ConditionalOnMissingBean(CacheManager.class)
-        OnceCacheManager onceCacheManager(
-                RedisConnectionFactory factory,
-                ObjectProvider<RedisCacheConfiguration> defaults,
-                RedisLockClient client,
-                RedisLockProperties properties) {
-            RedisLockProperties.Cache its = properties.cache();
-            return new OnceCacheManager(
-                    RedisCacheWriter.nonLockingRedisCacheWriter(factory),
-                    defaults.getIfUnique(() ->
-                            RedisCacheConfiguration.defaultCacheConfig().entryTtl(its.keep())),
-                    client,
-                    how -> how.withEarly(its.early()).withPatience(its.patience()));
-        }
+    @ConditionalOnMissingBean(CacheManager.class)
+    OnceCacheManager onceCacheManager(
+            RedisConnectionFactory factory,
+            ObjectProvider<RedisCacheConfiguration> defaults,
+            RedisLockClient client,
+            RedisLockProperties properties) {
+        RedisLockProperties.Cache its = properties.cache();
+        return new OnceCacheManager(
+                RedisCacheWriter.nonLockingRedisCacheWriter(factory),
+                defaults.getIfUnique(() ->
+                        RedisCacheConfiguration.defaultCacheConfig().entryTtl(its.keep())),
+                client,
+                how -> how.withEarly(its.early()).withPatience(its.patience()));
     }
 }

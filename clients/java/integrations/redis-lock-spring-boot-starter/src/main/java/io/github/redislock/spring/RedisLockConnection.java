@@ -4,7 +4,8 @@ import io.github.redislock.LockOptions;
 import io.github.redislock.RedisLockClient;
 
 import org.springframework.data.redis.connection.RedisConnectionFactory;
-import org.springframework.util.ClassUtils;
+import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /**
  * Connections of the locks' own, to the server that the application's connection factory names and
@@ -15,24 +16,16 @@ import org.springframework.util.ClassUtils;
  * @param closing ends the driver, after the client
  */
 record RedisLockConnection(RedisLockClient client, Runnable closing) implements AutoCloseable {
-    private static final String CONNECTION = "org.springframework.data.redis.connection.";
-
-    /** By the kind of the factory. Classes of an absent driver are not touched. */
+    /** By the kind of the factory. Spring Data has both, and only the one in use needs its driver. */
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
-        if (isA(factory, CONNECTION + "lettuce.LettuceConnectionFactory")) {
+        if (factory instanceof LettuceConnectionFactory) {
             return LettuceConnections.like(factory, options);
         }
-        if (isA(factory, CONNECTION + "jedis.JedisConnectionFactory")) {
+        if (factory instanceof JedisConnectionFactory) {
             return JedisConnections.like(factory, options);
         }
         throw new IllegalStateException(factory.getClass().getName()
                 + " is neither of Lettuce nor of Jedis: define a RedisLockClient bean");
-    }
-
-    private static boolean isA(Object factory, String name) {
-        ClassLoader loader = RedisLockConnection.class.getClassLoader();
-        return ClassUtils.isPresent(name, loader)
-                && ClassUtils.resolveClassName(name, loader).isInstance(factory);
     }
 
     @Override

@@ -126,7 +126,7 @@ public final class RedisLockRegistry
     @Override
     public void destroy() throws InterruptedException {
         long end = System.nanoTime() + LONGEST_GOODBYE.toNanos();
-        while (holds.keySet().stream().anyMatch(RedisRegistryLock.Held::isAlive)
+        while (holds.keySet().stream().anyMatch(held -> held.thread().isAlive())
                 && end - System.nanoTime() > 0) {
             Thread.sleep(10);
         }

@@ -19,11 +19,7 @@ import java.util.concurrent.locks.Lock;
  */
 public class RedisRegistryLock implements Lock {
     /** What a thread holds, as far as it was told. */
-    record Held(Thread thread, String key) {
-        boolean isAlive() {
-            return thread.isAlive();
-        }
-    }
+    record Held(Thread thread, String key) {}
 
     /** In place of a ttl, here and in {@link RedisLock}. */
     private static final long RENEWED = -1;
@@ -189,7 +185,7 @@ public class RedisRegistryLock implements Lock {
     }
 
     private boolean begin(long ttl) {
-        holds.keySet().removeIf(held -> !held.isAlive()); // They cannot unlock any more.
+        holds.keySet().removeIf(held -> !held.thread().isAlive()); // They cannot unlock any more.
         holds.put(mine(), ttl == RENEWED);
         return true;
     }
@@ -221,13 +217,10 @@ public class RedisRegistryLock implements Lock {
     private boolean lockAgain(long ttlMs) {
         boolean interrupted = Thread.interrupted();
         try {
-            while (true) {
-                try {
-                    return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
-                } catch (InterruptedException flag) {
-                    interrupted = true;
-                }
-            }
+            return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException flag) {
+            interrupted = true;
+            return lockAgain(ttlMs);
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();

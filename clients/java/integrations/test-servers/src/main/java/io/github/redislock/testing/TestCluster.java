@@ -29,14 +29,21 @@ public final class TestCluster implements AutoCloseable {
         }
     }
 
-    /** Hands a slot of the first node, with the keys in it, to the second. */
+    /** Begins to hand a slot of the first node to the second, which has what is new in it. */
+    public void beginToMoveSlot(String key) {
+        Object slot = first().ask("CLUSTER", "KEYSLOT", key);
+        Object[] ids = nodes.stream().map(node -> node.ask("CLUSTER", "MYID")).toArray();
+        nodes.get(1).ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0]);
+        first().ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1]);
+    }
+
+    /** Hands a slot of the first node, with the key in it, to the second. */
     public void moveSlot(String key) {
         TestServer from = nodes.get(0);
         TestServer to = nodes.get(1);
         Object slot = from.ask("CLUSTER", "KEYSLOT", key);
         Object[] ids = nodes.stream().map(node -> node.ask("CLUSTER", "MYID")).toArray();
-        to.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0]);
-        from.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1]);
+        beginToMoveSlot(key);
         from.ask("MIGRATE", "127.0.0.1", to.port(), key, 0, 2_000);
         for (TestServer node : List.of(to, from, nodes.get(2))) {
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[1]);
