@@ -15,6 +15,10 @@ class LockError(*theirs("exceptions", "LockError")):  # type: ignore[misc]
         """Take the text and the name of the lock."""
         super().__init__(message, lock_name)
 
+    def __str__(self) -> str:
+        """Return the text alone, whatever the library makes of both."""
+        return self.message or ""
+
 
 class LockNotOwnedError(LockError, *theirs("exceptions", "LockNotOwnedError")):  # type: ignore[misc]
     """The hold is lost."""

@@ -67,9 +67,9 @@ final class Replies {
             return false;
         }
         String text = error.toLowerCase(Locale.ROOT);
+        boolean namesOne = request.command.equals("LOCK.EXEC") || text.matches(".*['`].*");
         return UNKNOWN.stream().anyMatch(text::contains)
-                && (text.contains(request.command.toLowerCase(Locale.ROOT))
-                        || !request.command.equals("LOCK.EXEC"));
+                && (text.contains(request.command.toLowerCase(Locale.ROOT)) || !namesOne);
     }
 
     static boolean isOne(Object reply) {
