@@ -69,18 +69,21 @@ describe("using", async () => {
   });
 
   it("takes a release by the routine for no loss", async () => {
-    const [errors, releases] = [[], await server.calls("lock.release")];
+    const errors = [];
+    let releases;
     redlock.on("error", (error) => errors.push(error));
     const using = redlock.using(["a"], 2000, async (signal, lock) => {
       const { remaining } = lock;
       await lock.release();
+      // One without a soon answer is sent again.
+      releases = await server.calls("lock.release");
       // An extension and the end of the lease would have had their turns.
       await sleep(remaining + 100);
       assert.ok(!signal.aborted, String(signal.error));
       return "done";
     });
     assert.equal(await using, "done");
-    assert.deepEqual([errors, await server.calls("lock.release")], [[], releases + 1]);
+    assert.deepEqual([errors, await server.calls("lock.release")], [[], releases]);
     const job = async (_, lock) => void (await lock.release({ atLeast: 5000 }));
     assert.equal((await redlock.runOnce("a", { atMost: 9000 }, job)).hasRun, true);
     const left = await server.admin.pttl("a");
