@@ -314,12 +314,11 @@ def test_the_commands_of_the_checks(server):
         assert done.stdout.strip(), command
 
 
-def test_a_process_that_is_told_to_end_releases(server, tmp_path):
+def test_a_process_that_is_told_to_end_releases(server):
     (program,) = blocks(PRODUCTION, 1)
-    work = "def work(fence):\n    print('at work', flush=True)\n    signal.pause()\n"
-    file = tmp_path / "program.py"
-    file.write_text(work + program.replace("redis.Redis()", f"redis.Redis(port={server.port})"))
-    with subprocess.Popen([sys.executable, file], stdout=subprocess.PIPE, text=True) as process:
+    work = "import tests\ndef work(fence):\n    print('at work', flush=True)\n    signal.pause()\n"
+    program = work + program.replace("redis.Redis()", f"redis.Redis(port={server.port})")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "at work\n"
         assert server.admin.exists("jobs:42")
