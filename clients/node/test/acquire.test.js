@@ -320,7 +320,7 @@ describe("a client", () => {
     for (const clients of [
       [{}],
       [client, client.duplicate({ lazyConnect: true })],
-      [redis.createClientPool?.()], // 5.0 has none
+      [redis.createClientPool?.() ?? {}], // 5.0 has none
     ])
       wrong.push([TypeError, () => new Redlock(clients)]);
     for (const names of ["str", 7, undefined, [7], ["a", null]])
