@@ -8,16 +8,16 @@ PAGE = ROOT / "docs" / "COMPATIBILITY.md"
 BEGIN, END = "<!-- scripts/matrix.py writes this. -->\n", "<!-- The end of it. -->\n"
 
 # Integrations in folders of their own have files of their own.
-rows: dict[tuple[str, str], tuple[list[str], int]] = {}
+rows: dict[tuple[str, str], tuple[dict[str, None], int]] = {}
 for language in ("Python", "Node", "Go", "Java", "Rust"):
     folder = ROOT / "clients" / language.lower()
     for file in (folder / "MATRIX.tsv", *sorted(folder.glob("*/MATRIX.tsv"))):
         for line in file.read_text().splitlines():
             fields = line.split("\t")
-            # No heading, and no comment.
             if len(fields) >= 6 and fields[3].isdigit():
-                versions, failed = rows.get((language, fields[1]), ([], 0))
-                rows[language, fields[1]] = [*versions, fields[2]], failed + int(fields[4])
+                library = fields[1].partition("[")[0]  # Without its extra.
+                versions, failed = rows.get((language, library), ({}, 0))
+                rows[language, library] = versions | {fields[2]: None}, failed + int(fields[4])
 
 lines = "".join(
     f"- {language}, {library}: {', '.join(versions)}{f'; **{failed} tests failed**' if failed else ''}\n"
