@@ -25,6 +25,8 @@ describe("replies", () => {
       const [says, text] = [line.slice(0, 5), line.slice(6)];
       assert.equal(isUnknownCommand(new Error(text), "LOCK.ACQUIRE"), says === "lacks", text);
     }
+    // That is the network.
+    assert.ok(!isUnknownCommand(new Error("getaddrinfo ENOTFOUND host not found"), "LOCK.ACQUIRE"));
   });
 });
 

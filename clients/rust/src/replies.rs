@@ -77,8 +77,9 @@ pub(crate) fn has_code(error: &RedisError, codes: &[&str]) -> bool {
 /// Whether the server does not know the command. Proxies and hosted servers say so in words of
 /// their own, some without a code.
 pub(crate) fn is_unknown_command(error: &RedisError) -> bool {
-    const SAYINGS: [&str; 4] = [
+    const SAYINGS: [&str; 5] = [
         "unknown command",
+        "unknown redis command",
         "unsupported",
         "not supported",
         "not available",

@@ -43,6 +43,10 @@ class CoreTest {
             boolean unknown = Replies.isUnknown(new Request("LOCK.ACQUIRE"), parts[1]);
             assertEquals(parts[0].equals("lacks"), unknown, line);
         }
+        // It may speak of the command that is guarded.
+        Request exec = new Request("LOCK.EXEC");
+        assertFalse(Replies.isUnknown(exec, "ERR unknown command 'FOO'"));
+        assertTrue(Replies.isUnknown(exec, "ERR unknown command 'LOCK.EXEC'"));
     }
 
     @Test
