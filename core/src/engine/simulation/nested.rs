@@ -78,11 +78,7 @@ impl World {
         let planned = reactions.len();
         self.node.memory.reactions.replace(reactions);
         match self.dice.below(8) {
-            0 => {
-                let mut scene = self.node.memory.scene.get();
-                scene.go_on(1);
-                self.node.memory.scene.set(scene);
-            }
+            0 => self.node.memory.go_on(1),
             1 => drop(self.node.run_timer()),
             2..=4 => {
                 let limits = self.limits();

@@ -156,9 +156,7 @@ proptest! {
                 }
                 _ => {}
             }
-            let mut scene = node.memory.scene.get();
-            scene.go_on(turn.after_ms);
-            node.memory.scene.set(scene);
+            node.memory.go_on(turn.after_ms);
             node.memory.looks_left.set(Some(turn.looks));
             node.machine.looked_us = 0;
             node.run_timer();
@@ -169,7 +167,7 @@ proptest! {
             node.settle();
             let mut looked_at = node.clone();
             looked_at.memory.events.take();
-            for at in scene.places() {
+            for at in node.memory.scene.get().places() {
                 looked_at.machine.registry.mark_anyway(at.db.into(), &[at.name]);
             }
             looked_at.run_timer();

@@ -96,6 +96,13 @@ pub(super) fn connection_of(client: Client) -> NonZeroU64 {
 }
 
 impl Memory {
+    /// Both clocks go on.
+    pub(in super::super) fn go_on(&self, ms: u64) {
+        let mut scene = self.scene.get();
+        scene.go_on(ms);
+        self.scene.set(scene);
+    }
+
     pub(super) fn new(says_who_listens: bool) -> Self {
         Self {
             values: RefCell::default(),
@@ -209,16 +216,12 @@ impl Server for Ctx<'_> {
     }
 
     fn now(self) -> Now {
-        let mut scene = self.0.scene.get();
-        let looks_left = self.0.looks_left.get();
-        self.0
-            .looks_left
-            .set(looks_left.and_then(|n| n.checked_sub(1)));
-        if looks_left == Some(0) {
-            scene.go_on(1);
-            self.0.scene.set(scene);
+        let looks_left = self.0.looks_left.take();
+        match looks_left {
+            Some(0) => self.0.go_on(1),
+            _ => self.0.looks_left.set(looks_left.map(|n| n - 1)),
         }
-        scene.now()
+        self.0.scene.get().now()
     }
 
     fn meanwhile(self, now: Now, _has_gone_on: bool) -> Now {
