@@ -66,24 +66,23 @@ describe("using", async () => {
       await shorten(signal, lock);
     });
     await assert.rejects(job, /not extended before its lease was over/, "it took no longer than atMost");
+    // What is lost is released too, and nobody waits for that: the answer to this one comes later.
+    await (await redlock.acquire(["b"], 9000)).release();
   });
 
   it("takes a release by the routine for no loss", async () => {
-    const errors = [];
-    let releases;
+    const [errors, releases] = [[], await server.calls("lock.release")];
+    redlock.on("error", (error) => errors.push(error));
     const using = redlock.using(["a"], 2000, async (signal, lock) => {
       const { remaining } = lock;
       await lock.release();
-      // What the test before this one has lost was released before.
-      releases = await server.calls("lock.release");
-      redlock.on("error", (error) => errors.push(error));
       // An extension and the end of the lease would have had their turns.
       await sleep(remaining + 100);
       assert.ok(!signal.aborted, String(signal.error));
       return "done";
     });
     assert.equal(await using, "done");
-    assert.deepEqual([errors, await server.calls("lock.release")], [[], releases]);
+    assert.deepEqual([errors, await server.calls("lock.release")], [[], releases + 1]);
     const job = async (_, lock) => void (await lock.release({ atLeast: 5000 }));
     assert.equal((await redlock.runOnce("a", { atMost: 9000 }, job)).hasRun, true);
     const left = await server.admin.pttl("a");
