@@ -37,9 +37,9 @@ def test_an_unknown_option_is_named_before_the_first_call(decorate):
 
 def test_a_ttl_above_the_servers_is_named():
     with running(versions()[-1], "max-ttl", "2000") as server, redis.Redis(port=server.port) as client:
-        with pytest.raises(package.LockError, match="^timeout is too long: "):
+        with pytest.raises(package.LockError, match=r"^timeout is too long: "):
             package.Lock(client, "stock", timeout=3).acquire()
-        with pytest.raises(package.LockError, match="^at_most is too long: "):
+        with pytest.raises(package.LockError, match=r"^at_most is too long: "):
             package.run_once(client, "report", pytest.fail, at_most=3)
         with pytest.raises(package.LockError, match="ttl is too long: "):
             package.once(client, "page", lambda: b"value")
