@@ -91,16 +91,17 @@ var words = map[string]Class{
 
 // ClassOf returns the class of a reply.
 func ClassOf(reply driver.Reply) Class {
-	switch said := said(reply.Err); {
-	case said != nil:
+	switch {
+	case reply.Err == nil && reply.Value == nil:
+		return Null
+	case reply.Err == nil:
+		return Answered
+	}
+	if said := said(reply.Err); said != nil {
 		word, _, _ := strings.Cut(said.Error(), " ")
 		return words[word]
-	case reply.Err != nil:
-		return Unheard
-	case reply.Value == nil:
-		return Null
 	}
-	return Answered
+	return Unheard
 }
 
 // passes tells whether the same request may get another answer later: the server has not decided, or nobody has heard it.

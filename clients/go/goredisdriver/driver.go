@@ -93,7 +93,7 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 		return driver.Failed(commands, err)
 	}
 	defer c.Release()
-	if limit := c.(*conn).options.ReadTimeout; limit > 0 { // for an answer that the server gives at once
+	if limit := c.(*conn).user.ReadTimeout; limit > 0 { // for an answer that the server gives at once
 		within, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = within
@@ -112,15 +112,15 @@ func (l *library) Open(ctx context.Context, key string) (driver.Conn, error) {
 	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
-	options := *server.Options()
-	idle := l.idle[options.Addr]
+	user := server.Options()
+	idle := l.idle[user.Addr]
 	if len(idle) == 0 {
-		idle = append(idle, newClient(options))
+		idle = append(idle, newClient(*user, user.Addr))
 	}
 	last := len(idle) - 1
-	l.idle[options.Addr] = idle[:last]
+	l.idle[user.Addr] = idle[:last]
 	// Its connection may have ended while it was idle, or is too old: then this begins a new one.
-	c := &conn{library: l, options: options, client: idle[last], only: idle[last].Conn()}
+	c := &conn{library: l, user: user, client: idle[last], only: idle[last].Conn()}
 	l.open[c] = true
 	return c, nil
 }
@@ -148,14 +148,15 @@ func (l *library) Close() error {
 
 type conn struct {
 	library *library
-	options redis.Options // of the user's client, with the address of this connection
-	client  *redis.Client // which has one connection; others close it
-	only    *redis.Conn   // that one, and after its end no other one
-	leaves  bool          // the last answers say that it is of no more use
+	user    *redis.Options // of the user's client
+	client  *redis.Client  // which has one connection; others close it
+	only    *redis.Conn    // that one, and after its end no other one
+	leaves  bool           // the last answers say that it is of no more use
 }
 
 // newClient returns a client of one connection.
-func newClient(options redis.Options) *redis.Client {
+func newClient(options redis.Options, addr string) *redis.Client {
+	options.Addr = addr
 	options.PoolSize, options.MinIdleConns = 1, 0
 	options.ConnMaxIdleTime = longestIdle                 // between two uses, also where it has not been closed
 	options.ReadTimeout = core.LongestSlice + core.Margin // of the longest wait
@@ -195,14 +196,13 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 // move makes it a connection to another server of the cluster.
 func (c *conn) move(addr string) {
 	if strings.HasPrefix(addr, ":") { // A server that does not know its own name sends only the port.
-		host, _, _ := net.SplitHostPort(c.options.Addr)
+		host, _, _ := net.SplitHostPort(c.client.Options().Addr)
 		addr = net.JoinHostPort(host, addr[1:])
 	}
 	c.library.mu.Lock()
 	defer c.library.mu.Unlock()
 	_ = c.client.Close()
-	c.options.Addr = addr
-	c.client = newClient(c.options)
+	c.client = newClient(*c.user, addr)
 	c.only = c.client.Conn()
 	if !c.library.open[c] { // It was closed meanwhile.
 		_ = c.client.Close()
@@ -216,14 +216,19 @@ func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command
 	if asking {
 		_ = c.only.Process(ctx, redis.NewCmd(ctx, "ASKING"))
 	}
-	pipeline := c.only.Pipeline()
-	for _, command := range commands {
-		pipeline.Do(ctx, command.Args...)
+	cmds := make([]*redis.Cmd, len(commands))
+	process, pipeline := c.only.Process, c.only.Pipeline()
+	if len(commands) > 1 { // One costs less without.
+		process = pipeline.Process
 	}
-	cmds, failure := pipeline.Exec(ctx)
+	for i, command := range commands {
+		cmds[i] = redis.NewCmd(ctx, command.Args...)
+		_ = process(ctx, cmds[i])
+	}
+	_, failure := pipeline.Exec(ctx) // of nothing, if it was one
 	replies := make([]driver.Reply, len(commands))
 	for i, cmd := range cmds {
-		value, err := cmd.(*redis.Cmd).Result()
+		value, err := cmd.Result()
 		switch {
 		case errors.Is(err, redis.Nil):
 			err = nil
@@ -251,16 +256,17 @@ func (c *conn) end(broken bool) {
 		return
 	}
 	delete(l.open, c)
-	idle := l.idle[c.options.Addr]
+	addr := c.client.Options().Addr
+	idle := l.idle[addr]
 	switch {
 	case broken:
 		_ = c.client.Close()
-		l.closeIdle(c.options.Addr)
+		l.closeIdle(addr)
 		l.reload(context.Background())
 	case len(idle) >= maxIdle:
 		_ = c.client.Close()
 	default:
 		_ = c.only.Close()
-		l.idle[c.options.Addr] = append(idle, c.client)
+		l.idle[addr] = append(idle, c.client)
 	}
 }
