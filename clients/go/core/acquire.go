@@ -138,9 +138,6 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		began := time.Now()
 		a.wait = deadline.Sub(began)
 		reply := a.ask(ctx)
-		if a.fence == 0 && a.from != nil && l.Command == AcquireShare {
-			reply = a.goOnReading(ctx, reply)
-		}
 		switch {
 		case a.fence != 0:
 			if a.from != nil {
@@ -169,6 +166,12 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 	kept := again && a.grace > 0 // a place was asked for
 	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
+	if a.converts && a.lock.Command == AcquireShare && (class == Null || a.outrun) {
+		// Others may read, so it is no writer any more: the server says null to a writer only when that has become a reader, or has been
+		// lost. This request for a share is now one like any other.
+		a.from.finish(false)
+		a.left, a.from, a.converts, a.grace = true, nil, false, a.lock.Grace
+	}
 	switch {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
@@ -210,7 +213,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	client, command, wait := a.lock.Client, a.lock.request(a.token), time.Duration(0)
 	falls, err := client.falls(ctx, a.lock.Names[0])
 	if err != nil || falls && a.lock.AtLeast > 0 {
-		return driver.Reply{Err: cmp.Or(err, notInFallback("atLeast is"))}
+		return driver.Reply{Err: cmp.Or(err, notInFallback("atLeast"))}
 	}
 	if a.wait >= time.Millisecond && !falls {
 		wait = min(a.wait, LongestSlice)
@@ -242,7 +245,11 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	}
 	if a.fence = number(reply); a.fence != 0 && time.Since(a.sent) > a.lock.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
-		if renewed := a.renewAnew(ctx, over); number(renewed) == 0 || a.over() {
+		a.sent = time.Now()
+		a.known = a.sent
+		within, cancel := context.WithTimeout(ctx, Margin)
+		defer cancel()
+		if renewed := a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds()); number(renewed) == 0 || a.over() {
 			a.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
 	}
@@ -252,40 +259,6 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		conn.Release()
 	}
 	return reply
-}
-
-// renewAnew begins a lease of which only this request is known.
-func (a *attempt) renewAnew(ctx context.Context, over sender) driver.Reply {
-	a.sent = time.Now()
-	a.known = a.sent
-	within, cancel := context.WithTimeout(ctx, Margin)
-	defer cancel()
-	return a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds())
-}
-
-// goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
-// more. To a writer's request the server never says null: the token has a share, which a guard does not grant again, or nothing. A
-// share is renewed if the lease is not over; what is lost is released.
-func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) driver.Reply {
-	class := ClassOf(reply)
-	if class != Null && (class != Unheard || notSent(reply.Err)) {
-		return reply
-	}
-	a.left = true
-	lease := a.from.finish(false)
-	if class == Unheard {
-		return reply
-	}
-	renewed := a.renewAnew(ctx, a.lock.Client.Driver)
-	switch {
-	case number(renewed) == 1 && time.Now().Before(lease):
-		a.fence = cmp.Or(a.from.fence, -1) // A conversion keeps it. That of an adopted hold is unknown.
-	case renewed.Err == nil:
-		a.giveBack(ctx)
-		a.from, a.converts, a.grace = nil, false, a.lock.Grace // It is one who has nothing, and waits.
-		return driver.Reply{}
-	}
-	return renewed
 }
 
 // request is the acquire of this lock, without the words for the way to wait.

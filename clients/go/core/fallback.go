@@ -21,13 +21,6 @@ var scripts = map[string]string{
 	"LOCK.CHECK":   "if " + ours + " then return 1 end return 0",
 }
 
-// beyond is what the fallback does not have, by the word of a command that asks for it. Those that are commands an older module may lack,
-// too.
-var beyond = map[string]string{
-	AcquireSeveral: "several locks in one step are", AcquireWriter: "a reader-writer lock is", AcquireShare: "a reader-writer lock is",
-	"LIMIT": "a semaphore is", "LINGER": "WithLinger is", execGuarded: "a guarded command is", acquireOnce: "a result that is made once is",
-}
-
 // A sender is a driver, or one of its connections.
 type sender interface {
 	Send(ctx context.Context, commands ...driver.Command) []driver.Reply
@@ -72,22 +65,24 @@ func (c *Client) send(ctx context.Context, over sender, commands ...driver.Comma
 	return replies
 }
 
-// evals are commands in the form of the fallback.
+// evals are commands in the form of the fallback. That has no options, such as LIMIT and LINGER: after the command there is a key, a token
+// and a time at most.
 func evals(commands []driver.Command) ([]driver.Command, error) {
 	evals := make([]driver.Command, len(commands))
 	for i, command := range commands {
-		for n, arg := range command.Args {
-			if word, _ := arg.(string); beyond[word] != "" && (n == 0 || n > 3) { // What is between is a key, a token and a time.
-				return nil, notInFallback(beyond[word])
-			}
+		name, args := command.Args[0].(string), command.Args[1:]
+		if scripts[name] == "" {
+			return nil, notInFallback(name)
 		}
-		args := command.Args[1:min(len(command.Args), 4)]
-		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[command.Args[0].(string)], 1}, args...), Key: 3}
+		if len(args) > 3 {
+			return nil, notInFallback(fmt.Sprint(name, " with ", args[3]))
+		}
+		evals[i] = driver.Command{Args: append([]any{"EVAL", scripts[name], 1}, args...), Key: 3}
 	}
 	return evals, nil
 }
 
 // notInFallback returns an error for what the fallback does not have. It is final, as if the server had said so.
 func notInFallback(what string) error {
-	return fmt.Errorf("%w: %w", ErrModuleMissing, driver.Error(what+" not available in the fallback"))
+	return fmt.Errorf("%w: %w", ErrModuleMissing, driver.Error(what+" is not available in the fallback"))
 }

@@ -176,7 +176,7 @@ func (c *Client) explain(ctx context.Context, command, key string, err error) er
 		return fmt.Errorf("%w: %w", ErrExpiry, wrapped)
 	case !lacks(err, command):
 		return wrapped
-	case beyond[command] != "" && !lacks(c.Driver.Send(ctx, about("LOCK.INFO", key))[0].Err, "LOCK.INFO"):
+	case scripts[command] == "" && !lacks(c.Driver.Send(ctx, about("LOCK.INFO", key))[0].Err, "LOCK.INFO"):
 		return fmt.Errorf("%w %s: %w", ErrUnsupported, command, wrapped)
 	}
 	return fmt.Errorf("%w. Load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server. Where"+

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ErrNotSent is wrapped by a reply's error where the command surely did not reach a server.
@@ -68,6 +69,28 @@ type Reply struct {
 // Failed returns a reply for each command that says that there is none.
 func Failed(commands []Command, err error) []Reply {
 	return slices.Repeat([]Reply{{Err: err}}, len(commands))
+}
+
+// Within returns what do returns, for a library that does not always look at ctx. If ctx ends before, Within returns its error, and what
+// comes later is for late.
+//
+// A caller whose ctx has ended gives up what it may have got, and that must not reach the server before what do sends. So do is given a
+// moment to end first. Only while it connects it takes longer, and sends nothing any more.
+func Within[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
+	done := make(chan T, 1)
+	go func() { done <- do() }()
+	select {
+	case value = <-done:
+		return value, nil
+	case <-ctx.Done():
+	}
+	select {
+	case value = <-done:
+		return value, nil
+	case <-time.After(250 * time.Millisecond):
+		go func() { late(<-done) }()
+		return value, context.Cause(ctx)
+	}
 }
 
 // A ServerError is an error that the server has sent. Those of go-redis are.

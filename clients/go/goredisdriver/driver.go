@@ -66,17 +66,14 @@ func New(client redis.UniversalClient) (driver.Driver, error) {
 		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
 	case ofCluster:
 		l.server = func(ctx context.Context, key string) (ofOne, error) {
-			found := make(chan func() (ofOne, error), 1)
-			go func() { // Before it knows any node it asks one, whatever ctx says.
+			found, err := driver.Within(ctx, func() func() (ofOne, error) { // Before it knows any node it asks one, whatever ctx says.
 				node, err := client.MasterForKey(ctx, key)
-				found <- func() (ofOne, error) { return node, err }
-			}()
-			select {
-			case result := <-found:
-				return result()
-			case <-ctx.Done():
-				return nil, ctx.Err()
+				return func() (ofOne, error) { return node, err }
+			}, func(func() (ofOne, error)) {})
+			if err != nil {
+				return nil, err
 			}
+			return found()
 		}
 		l.reload = client.ReloadState
 	default:

@@ -46,7 +46,7 @@ func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver
 		l.note(replies)
 		return replies
 	}
-	replies, err := until(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
+	replies, err := driver.Within(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
 	if err != nil {
 		return driver.Failed(commands, err)
 	}
@@ -68,32 +68,11 @@ func (l *library) Open(ctx context.Context, _ string) (driver.Conn, error) {
 		l.open.Store(c, true)
 		return c
 	}
-	c, err := until(ctx, dedicated, (*conn).Release)
+	c, err := driver.Within(ctx, dedicated, (*conn).Release)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", driver.ErrNotSent, err)
 	}
 	return c, nil
-}
-
-// until returns what do returns, unless ctx ends before. What comes later is for late.
-//
-// A caller whose ctx has ended gives up what it may have got, and that must not reach the server before what do sends. So do ends first,
-// which takes a moment. Only while it connects it takes longer, and sends nothing any more.
-func until[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
-	done := make(chan T, 1)
-	go func() { done <- do() }()
-	select {
-	case value = <-done:
-		return value, nil
-	case <-ctx.Done():
-		select {
-		case value = <-done:
-			go late(value)
-		case <-time.After(250 * time.Millisecond):
-			go func() { late(<-done) }()
-		}
-		return value, context.Cause(ctx)
-	}
 }
 
 // Close closes the connections that are in use. It does not wait for a server that is silent.
@@ -119,7 +98,7 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
 	send := func() []driver.Reply { return c.send(within, commands) }
-	replies, err := until(ctx, send, func([]driver.Reply) { c.Close() })
+	replies, err := driver.Within(ctx, send, func([]driver.Reply) { c.Close() })
 	if err != nil {
 		replies = driver.Failed(commands, err)
 	}
