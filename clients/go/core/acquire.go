@@ -177,10 +177,6 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
 	case isTaken(reply):
 		return again, &ErrTaken{Nodes: []int{0}}
-	case says(reply.Err, "PARTIAL") && a.left && a.from == nil:
-		// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
-		a.giveBack(ctx)
-		return true, reply.Err
 	case says(reply.Err, "CANCELLED"):
 		return false, fmt.Errorf("%w: %w", ErrCancelled, reply.Err)
 	case class == Final:
@@ -287,28 +283,20 @@ func (l *Lock) request(token string) driver.Command {
 
 // giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
 // may have been converted unheard.
+//
+// What it releases may have been granted without our knowing, or is our place in the queue.
 func (a *attempt) giveUp(ctx context.Context) {
 	if !a.left || a.converts && !a.from.isOver() {
 		return
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
-	defer cancel()
-	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
-		if !a.leaves(a.giveBack(within)) {
-			return
-		}
-	}
-	a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
-}
-
-// giveBack releases what may have been granted without our knowing, or gives up our place in the queue.
-func (a *attempt) giveBack(ctx context.Context) driver.Reply {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	// What ended our wait may have ended this connection, too: there is time for another one.
-	reply, _ := a.insist(ctx, time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
-	return reply
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+	defer cancel()
+	if a.leaves(a.send(within, a.lock.Client.Driver, "LOCK.RELEASE")) {
+		a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
+	}
 }
 
 // leaves tells by the answer to a release whether something may be left: an acquire that has no answer may be behind something, and reach

@@ -63,35 +63,30 @@ func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
 }
 
 // bind renews a hold over a new connection, and binds the hold to that, which only an acquire does. A renewal that has succeeded counts
-// for the linger in any case: the server sees the end of another connection later, if it has not yet.
+// for the linger in any case: the server sees the end of another connection later, if it has not yet. Where the acquire gets nothing, as
+// under a guard, the next renewal binds it, or tells of its loss.
 func (h *Hold) bind(ctx context.Context) driver.Reply {
+	if !h.modes.TryLock() {
+		return h.renewal(ctx, h.lock.Client.Driver)
+	}
+	defer h.modes.Unlock()
 	conn, err := h.lock.Client.Driver.Open(ctx, h.lock.Names[0])
 	if err != nil {
 		return h.renewal(ctx, h.lock.Client.Driver)
 	}
 	renewed := h.renewal(ctx, conn)
-	free := h.modes.TryLock()
-	if free {
-		defer h.modes.Unlock()
-	}
-	if number(renewed) == 0 || !free || h.isOver() { // The next renewal binds, if there is one.
-		conn.Release()
-		return renewed
-	}
-	answer := conn.Send(ctx, h.lock.request(h.token))[0]
-	switch number(answer) {
-	case h.fence:
-		h.depend(conn)
-	case 0: // A guard says null to any acquire.
-		conn.Release()
-		if says(answer.Err, "WRONGTYPE") || says(answer.Err, "PARTIAL") {
+	if number(renewed) != 0 && !h.isOver() {
+		fence := number(conn.Send(ctx, h.lock.request(h.token))[0])
+		if fence == h.fence {
+			h.depend(conn)
+			return renewed
+		}
+		if fence != 0 { // It was lost since its renewal, and nobody knows of this one.
+			h.send(ctx, conn, "LOCK.RELEASE")
 			renewed.Value = int64(0)
 		}
-	default: // It was lost since its renewal, and nobody knows of this one.
-		h.send(ctx, conn, "LOCK.RELEASE")
-		conn.Close()
-		renewed.Value = int64(0)
 	}
+	conn.Release()
 	return renewed
 }
 

@@ -216,7 +216,7 @@ func (h *Hold) goOn(ctx context.Context, until time.Time, left func(driver.Reply
 	releases.Store(key, h)
 	go func() {
 		defer releases.CompareAndDelete(key, h)
-		for again := tryAgain; time.Now().Before(until); again = min(2*again, 10*time.Second) {
+		for again := pause; time.Now().Before(until); again = min(2*again, 10*time.Second) {
 			time.Sleep(again)
 			if newest, _ := releases.Load(key); newest != h {
 				return
