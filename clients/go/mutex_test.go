@@ -182,7 +182,7 @@ func TestNoNamesAndNoPermitsAreRefused(t *testing.T) {
 	expect(t, "its name", none.Name(), "")
 	says(t, none.Lock(), nil, "at least one name")
 	_, err := locks.NewSemaphore("a", 0).TryAcquire(ctx)
-	says(t, err, nil, "at least one permit")
+	says(t, err, nil, "LIMIT needs an integer from 1")
 	expect(t, "its name", locks.NewMultiMutex([]string{"b"}, []string{"a"}).Name(), "b")
 	expect(t, "holds left", admin.DBSize(ctx).Val(), 0)
 }

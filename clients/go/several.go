@@ -1,9 +1,8 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/redis-lock/redis-lock/clients/go/core"
@@ -57,10 +56,7 @@ type Semaphore struct{ newPermit func() *Mutex }
 func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *Semaphore {
 	return &Semaphore{func() *Mutex {
 		permit := r.NewMutex(name, options...)
-		permit.lock.Limit = permits
-		if permits < 1 {
-			permit.lock.Invalid = fmt.Errorf("redislock: a semaphore has at least one permit, not %d", permits)
-		}
+		permit.lock.Limit = cmp.Or(permits, -1)
 		return permit
 	}}
 }
@@ -68,20 +64,14 @@ func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *S
 // Acquire takes a permit: a [Mutex] that is locked, with its own token, expiry and fence. Its Unlock gives the permit back. Acquire waits
 // as [Mutex.LockContext] does, and returns the same errors.
 func (s *Semaphore) Acquire(ctx context.Context) (*Mutex, error) {
-	return s.take(ctx, (*Mutex).LockContext)
+	permit := s.newPermit()
+	return permit, permit.LockContext(ctx)
 }
 
 // TryAcquire takes a permit if it can be had at once, as [Mutex.TryLockContext] does.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Mutex, error) {
-	return s.take(ctx, (*Mutex).TryLockContext)
-}
-
-func (s *Semaphore) take(ctx context.Context, lock func(*Mutex, context.Context) error) (*Mutex, error) {
 	permit := s.newPermit()
-	if err := lock(permit, ctx); err != nil {
-		return nil, err
-	}
-	return permit, nil
+	return permit, permit.TryLockContext(ctx)
 }
 
 // NewMultiMutex returns a mutex of several locks, which are taken in one step, or not at all. While it waits it holds none of them, so two
@@ -93,8 +83,6 @@ func (r *RedisLock) NewMultiMutex(exclusive, shared []string, options ...Option)
 	m := r.newMutex("", core.AcquireSeveral, options)
 	if names := slices.Concat(exclusive, shared); len(names) > 0 {
 		m.lock.Names, m.lock.Shared = names, len(shared)
-	} else {
-		m.lock.Invalid = errors.New("redislock: a mutex of several names has at least one name")
 	}
 	return m
 }

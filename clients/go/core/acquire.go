@@ -63,7 +63,7 @@ type Lock struct {
 	Names   []string // the keys; more than one only with AcquireSeveral
 	Shared  int      // how many of several names are shared, from the end
 	Command string   // one of the ways to ask
-	Limit   int      // the permits of a semaphore; 0: it is none
+	Limit   int      // the permits of a semaphore; 0: it is none. The server refuses less
 	Expiry  time.Duration
 	Wait    time.Duration // how long Acquire waits
 	Grace   time.Duration // how long a place in the queue outlives its connection; 0: it does not
@@ -72,7 +72,6 @@ type Lock struct {
 	Drift   float64
 	Token   func() (string, error)   // makes the token of each acquire
 	Live    func(token string) *Hold // the live hold of a token, in either mode, which a new one takes the place of; nil: none has one
-	Invalid error                    // why it can never be held; nil: it can
 
 	result string // of LOCK.ONCE: the key of the result
 	early  int64  // of LOCK.ONCE: a result that lives for so many ms, or fewer, comes with the hold
@@ -166,7 +165,7 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 	kept := again && a.grace > 0 // a place was asked for
 	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
-	if a.converts && a.lock.Command == AcquireShare && (class == Null || a.outrun) {
+	if a.converts && a.lock.Command == AcquireShare && (isTaken(reply) || a.outrun) {
 		// Others may read, so it is no writer any more: the server says null to a writer only when that has become a reader, or has been
 		// lost. This request for a share is now one like any other.
 		a.from.finish(false)
@@ -194,7 +193,10 @@ func (l *Lock) wrong() error {
 		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
 			" the drift (WithDriftFactor) and 2ms leave nothing of %v", max(l.span(), 0))
 	}
-	return l.Invalid
+	if slices.Contains(l.Names, "") {
+		return errors.New("redislock: a lock has at least one name, and none that is empty")
+	}
+	return nil
 }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its
@@ -272,7 +274,7 @@ func (l *Lock) request(token string) driver.Command {
 	case acquireOnce:
 		r = about(l.Command, l.Names[0], l.result, token, l.Expiry.Milliseconds(), "EARLY", l.early)
 	}
-	if l.Limit > 0 {
+	if l.Limit != 0 {
 		r.Args = append(r.Args, "LIMIT", l.Limit)
 	}
 	if l.Linger != 0 {

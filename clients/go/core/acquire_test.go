@@ -120,7 +120,7 @@ func TestWhatCanNeverBeHeldIsRefused(t *testing.T) {
 			func(l *Lock) { l.Expiry = 3 * time.Millisecond },
 			func(l *Lock) { l.Drift = 1 },
 			func(l *Lock) { l.Linger = 3 * time.Millisecond },
-			func(l *Lock) { l.Invalid = errEnded },
+			func(l *Lock) { l.Names = []string{""} },
 			func(l *Lock) { l.Token = func() (string, error) { return "", errEnded } },
 		} {
 			changed := *lock

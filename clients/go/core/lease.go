@@ -283,7 +283,7 @@ func (h *Hold) send(ctx context.Context, over sender, command string, args ...an
 	all := driver.Reply{Value: int64(1)}
 	for _, reply := range h.lock.Client.send(ctx, over, commands...) {
 		switch {
-		case ClassOf(reply) != Answered && !isTaken(reply):
+		case reply.Err != nil && !isTaken(reply):
 			return reply
 		case number(reply) == 0:
 			all.Value = int64(0)

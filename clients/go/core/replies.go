@@ -72,8 +72,6 @@ const (
 	Final Class = iota
 	// Answered: the server has decided.
 	Answered
-	// Null: the server has nothing for the caller, because somebody else has it.
-	Null
 	// Temporary: the same request will do later.
 	Temporary
 	// Elsewhere: the same request will do at the server that is responsible now.
@@ -91,10 +89,7 @@ var words = map[string]Class{
 
 // ClassOf returns the class of a reply.
 func ClassOf(reply driver.Reply) Class {
-	switch {
-	case reply.Err == nil && reply.Value == nil:
-		return Null
-	case reply.Err == nil:
+	if reply.Err == nil {
 		return Answered
 	}
 	if said := said(reply.Err); said != nil {
@@ -113,8 +108,8 @@ func Leaves(reply driver.Reply) bool {
 	return class == Unheard || class == Elsewhere || says(reply.Err, "UNBLOCKED") || says(reply.Err, "CLUSTERDOWN")
 }
 
-// isTaken tells whether somebody else has the key: another token, or an old client by a value of another type.
-func isTaken(reply driver.Reply) bool { return ClassOf(reply) == Null || says(reply.Err, "WRONGTYPE") }
+// isTaken tells whether somebody else has the key: another token, for which the reply is null, or an old client by a value of another type.
+func isTaken(reply driver.Reply) bool { return reply.Err == nil && reply.Value == nil || says(reply.Err, "WRONGTYPE") }
 
 // number is the number in a reply, or 0.
 func number(reply driver.Reply) int64 {

@@ -22,7 +22,7 @@ func TestTheTableOfErrorWordsIsThatOfAllAdapters(t *testing.T) {
 		t.Errorf("%v: %v, and not %v", err, words, table)
 	}
 	for reply, want := range map[driver.Reply]Class{
-		{Value: int64(0)}: Answered, {Value: "OK"}: Answered, {}: Null, refusal("BUSY some text"): Temporary, refusal("OOM"): Temporary,
+		{Value: int64(0)}: Answered, {Value: "OK"}: Answered, {}: Answered, refusal("BUSY some text"): Temporary, refusal("OOM"): Temporary,
 		refusal("NOPERM"): Final, refusal("NEWWORD nobody knows it"): Final, refusal(""): Final,
 		{Err: os.ErrClosed}: Unheard, {Err: driver.ErrNotSent}: Unheard,
 	} {
