@@ -294,17 +294,14 @@ func (a *attempt) giveUp(ctx context.Context) {
 	if a.from != nil {
 		a.from.finish(false)
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
-	defer cancel()
-	if a.leaves(a.send(within, a.lock.Client.Driver, "LOCK.RELEASE")) {
-		a.goOn(ctx, time.Now().Add(outrunFor), a.leaves)
+	release := a.sends("LOCK.RELEASE")
+	leaves := func(reply driver.Reply) bool {
+		// An acquire that has no answer may be behind something, and reach the server after a release that finds nothing.
+		return passes(reply) || a.outrun && reply.Err == nil && number(reply) == 0
 	}
-}
-
-// leaves tells by the answer to a release whether something may be left: an acquire that has no answer may be behind something, and reach
-// the server after a release that finds nothing.
-func (a *attempt) leaves(reply driver.Reply) bool {
-	return passes(reply) || a.outrun && reply.Err == nil && number(reply) == 0
+	if reply, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), release); leaves(reply) {
+		a.goOn(ctx, time.Now().Add(outrunFor), release, leaves)
+	}
 }
 
 // about is a command about one key.

@@ -25,7 +25,8 @@ func (h *Hold) Renew(ctx context.Context) (bool, error) {
 }
 
 // sendRenewal sends a renewal once, unless the hold is over. That of a hold that lingers goes over its own connection, and proves that
-// this lives. If it has broken, the hold is bound to another one.
+// this lives. If it has broken, the hold is bound to another one. A renewal that has succeeded counts for the linger in any case: the server
+// sees the end of a connection later, if it has not yet.
 func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	if !h.turn(ctx) {
 		return driver.Reply{Err: fmt.Errorf("%w: %w", driver.ErrNotSent, context.Cause(ctx))}
@@ -49,7 +50,11 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	}
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
-	return h.bind(within)
+	reply := h.renewal(within, h.lock.Client.Driver)
+	if number(reply) == 1 {
+		h.bind(within)
+	}
+	return reply
 }
 
 // renewal sends a renewal over one of both, and notes its success.
@@ -62,32 +67,27 @@ func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
 	return reply
 }
 
-// bind renews a hold over a new connection, and binds the hold to that, which only an acquire does. A renewal that has succeeded counts
-// for the linger in any case: the server sees the end of another connection later, if it has not yet. Where the acquire gets nothing, as
-// under a guard, the next renewal binds it, or tells of its loss.
-func (h *Hold) bind(ctx context.Context) driver.Reply {
-	if !h.modes.TryLock() {
-		return h.renewal(ctx, h.lock.Client.Driver)
+// bind has a hold that was renewed just now depend on a new connection, which only an acquire does. If that gets nothing, as under a
+// guard, the next renewal binds the hold, or tells of its loss.
+func (h *Hold) bind(ctx context.Context) {
+	if h.isOver() || !h.modes.TryLock() {
+		return
 	}
 	defer h.modes.Unlock()
 	conn, err := h.lock.Client.Driver.Open(ctx, h.lock.Names[0])
 	if err != nil {
-		return h.renewal(ctx, h.lock.Client.Driver)
+		return
 	}
-	renewed := h.renewal(ctx, conn)
-	if number(renewed) != 0 && !h.isOver() {
-		fence := number(conn.Send(ctx, h.lock.request(h.token))[0])
-		if fence == h.fence {
-			h.depend(conn)
-			return renewed
-		}
-		if fence != 0 { // It was lost since its renewal, and nobody knows of this one.
-			h.send(ctx, conn, "LOCK.RELEASE")
-			renewed.Value = int64(0)
-		}
+	fence := number(conn.Send(ctx, h.lock.request(h.token))[0])
+	if fence == h.fence {
+		h.depend(conn)
+		return
+	}
+	if fence != 0 { // It was lost since its renewal, and nobody knows of this one.
+		h.send(ctx, conn, "LOCK.RELEASE")
+		h.finish(true)
 	}
 	conn.Release()
-	return renewed
 }
 
 // watch asks for a sign of life on the connection of a hold that lingers, every third of the linger. A renewal that waits for the answer

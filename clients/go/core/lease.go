@@ -196,9 +196,10 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 		<-h.asking
 	}
 	h.lock.Client.releases.Delete(claim{h.lock.Names[0], h.token})
-	reply, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
+	release := h.sends("LOCK.RELEASE", options...)
+	reply, unheard := h.insist(ctx, lease, release)
 	if passes(reply) {
-		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), passes, options...)
+		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), release, passes)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -211,7 +212,7 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 type claim struct{ name, token string }
 
 // goOn releases in the background, while the answers say that something may be left, until a time, or until the token asks anew.
-func (h *Hold) goOn(ctx context.Context, until time.Time, left func(driver.Reply) bool, options ...any) {
+func (h *Hold) goOn(ctx context.Context, until time.Time, release func(context.Context) driver.Reply, left func(driver.Reply) bool) {
 	releases, key := &h.lock.Client.releases, claim{h.lock.Names[0], h.token}
 	releases.Store(key, h)
 	go func() {
@@ -221,10 +222,7 @@ func (h *Hold) goOn(ctx context.Context, until time.Time, left func(driver.Reply
 			if newest, _ := releases.Load(key); newest != h {
 				return
 			}
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
-			reply := h.send(within, h.lock.Client.Driver, "LOCK.RELEASE", options...)
-			cancel()
-			if !left(reply) {
+			if reply, _ := h.insist(context.WithoutCancel(ctx), time.Now(), release); !left(reply) {
 				return
 			}
 		}
