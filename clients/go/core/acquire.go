@@ -104,9 +104,8 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Hold, error) { return l.acquire
 type attempt struct {
 	*Hold
 	wait     time.Duration
-	grace    time.Duration
 	from     *Hold // the hold that the token has already; nil: none
-	converts bool  // that hold is of the other mode
+	converts bool  // that hold is of the other mode: it keeps no place, because a release that gives the place up would end the hold
 	left     bool  // the server may have a hold or a place of ours that only we would end
 	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
@@ -127,9 +126,9 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 		defer func() { done(err) }()
 	}
 	l.Client.releases.Delete(claim{l.Names[0], token})
-	a := &attempt{Hold: l.Adopt(token), grace: l.Grace, from: l.Live(token)}
+	a := &attempt{Hold: l.Adopt(token), from: l.Live(token)}
 	if from := a.from; from != nil && from.lock.Command != l.Command {
-		a.grace, a.converts = 0, true // A release that gives the place up would end the hold that the token has.
+		a.converts = true
 		from.modes.RLock()
 		defer from.modes.RUnlock()
 	}
@@ -162,14 +161,14 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, err error) {
 	class := ClassOf(reply)
 	again = a.wait >= time.Millisecond
-	kept := again && a.grace > 0 // a place was asked for
+	kept := again && a.lock.Grace > 0 && !a.converts // a place was asked for
 	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
 	if a.converts && a.lock.Command == AcquireShare && (isTaken(reply) || a.outrun) {
 		// Others may read, so it is no writer any more: the server says null to a writer only when that has become a reader, or has been
 		// lost. This request for a share is now one like any other.
 		a.from.finish(false)
-		a.left, a.from, a.converts, a.grace = true, nil, false, a.lock.Grace
+		a.left, a.from, a.converts = true, nil, false
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -222,8 +221,8 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		}
 		wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
 		command.Args = append(command.Args, "BLOCK", wait.Milliseconds())
-		if a.grace > 0 {
-			command.Args = append(command.Args, "KEEP", max(a.grace.Milliseconds(), 1))
+		if a.lock.Grace > 0 && !a.converts {
+			command.Args = append(command.Args, "KEEP", max(a.lock.Grace.Milliseconds(), 1))
 		}
 	}
 	within, cancel := context.WithTimeout(ctx, wait+Margin)
@@ -238,9 +237,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	a.sent = time.Now()
 	a.known = a.sent
 	reply := client.send(within, over, command)[0]
-	if a.lock.Command == acquireOnce {
-		a.result, reply = resultIn(reply)
-	}
+	a.result, reply = resultIn(reply)
 	if a.fence = number(reply); a.fence != 0 && time.Since(a.sent) > a.lock.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
 		a.sent = time.Now()

@@ -181,13 +181,7 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	}
 	if asks {
 		if conn := h.conn; conn != nil && h.forget() {
-			defer func() {
-				if err != nil {
-					conn.Close() // The server may still have the hold.
-				} else {
-					conn.Release()
-				}
-			}()
+			defer conn.Release()
 		}
 		h.conn = nil
 	}
@@ -305,26 +299,22 @@ func (h *Hold) insist(
 		return driver.Reply{Value: int64(0)}, false
 	}
 	until = cmp.Or(until, time.Now().Add(h.lock.surely(h.lock.Expiry)))
-	for silent := 0; silent < tries; {
+	for silent := 0; ; {
 		within, cancel := context.WithTimeout(ctx, min(Margin, h.lock.span()/3))
 		reply = send(within)
 		cancel()
-		if !passes(reply) {
-			return reply, unheard
-		}
 		again := min(tryAgain, h.lock.span()/10)
 		if ClassOf(reply) == Unheard {
 			unheard = unheard || !notSent(reply.Err)
 			silent++
 			again = min(again, pause<<silent)
 		}
+		if !passes(reply) || silent == tries || !time.Now().Before(until) {
+			return reply, unheard
+		}
 		sleep(ctx, min(again, time.Until(until)))
 		if ctx.Err() != nil {
 			return driver.Reply{Err: &RedisError{Err: ended(ctx)}}, unheard
 		}
-		if !time.Now().Before(until) {
-			break
-		}
 	}
-	return reply, unheard
 }

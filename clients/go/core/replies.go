@@ -109,7 +109,9 @@ func Leaves(reply driver.Reply) bool {
 }
 
 // isTaken tells whether somebody else has the key: another token, for which the reply is null, or an old client by a value of another type.
-func isTaken(reply driver.Reply) bool { return reply.Err == nil && reply.Value == nil || says(reply.Err, "WRONGTYPE") }
+func isTaken(reply driver.Reply) bool {
+	return reply.Err == nil && reply.Value == nil || says(reply.Err, "WRONGTYPE")
+}
 
 // number is the number in a reply, or 0.
 func number(reply driver.Reply) int64 {

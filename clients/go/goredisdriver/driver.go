@@ -172,7 +172,7 @@ func newClient(options redis.Options, addr string) *redis.Client {
 }
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
-	replies := c.send(ctx, false, commands...)
+	replies := c.send(ctx, commands...)
 	for i := range replies {
 		for range maxHops {
 			addr, asking, redirected := driver.Redirection(replies[i].Err)
@@ -180,10 +180,12 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 				break
 			}
 			c.move(addr)
-			replies[i] = c.send(ctx, asking, commands[i])[0]
-			if !asking {
+			if asking {
+				c.send(ctx, driver.Command{Args: []any{"ASKING"}})
+			} else {
 				c.library.reload(ctx)
 			}
+			replies[i] = c.send(ctx, commands[i])[0]
 		}
 	}
 	c.leaves = slices.ContainsFunc(replies, core.Leaves)
@@ -207,12 +209,9 @@ func (c *conn) move(addr string) {
 }
 
 // send sends commands once.
-func (c *conn) send(ctx context.Context, asking bool, commands ...driver.Command) []driver.Reply {
+func (c *conn) send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	client := c.client
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
-	if asking {
-		_ = c.only.Process(ctx, redis.NewCmd(ctx, "ASKING"))
-	}
 	cmds := make([]*redis.Cmd, len(commands))
 	process, pipeline := c.only.Process, c.only.Pipeline()
 	if len(commands) > 1 { // One costs less without.
@@ -249,13 +248,12 @@ func (c *conn) end(broken bool) {
 	l := c.library
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.open[c] {
-		return
-	}
+	open := l.open[c]
 	delete(l.open, c)
 	addr := c.client.Options().Addr
 	idle := l.idle[addr]
 	switch {
+	case !open: // It has ended before.
 	case broken:
 		_ = c.client.Close()
 		l.closeIdle(addr)

@@ -89,7 +89,6 @@ type conn struct {
 	client  rueidis.DedicatedClient
 	release func()
 	failed  atomic.Bool // one of the last replies was an error, so it is not used again
-	ended   sync.Once
 }
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
@@ -128,17 +127,15 @@ func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Rep
 // Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with
 // an error is closed, which may take as long as to connect.
 func (c *conn) Release() {
-	c.ended.Do(func() {
-		c.library.open.Delete(c)
-		if !c.failed.Load() {
-			c.release()
-			return
-		}
+	switch _, open := c.library.open.LoadAndDelete(c); {
+	case open && c.failed.Load():
 		go func() {
 			c.client.Close()
 			c.release()
 		}()
-	})
+	case open:
+		c.release()
+	}
 }
 
 func (c *conn) Close() {
