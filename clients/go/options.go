@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"time"
-
-	"github.com/redis-lock/redis-lock/clients/go/core"
 )
 
 // An Option configures a mutex.
@@ -60,9 +58,7 @@ func WithLinger(linger time.Duration) Option {
 
 // WithDriftFactor sets by which part of the expiry Until is early, for clocks that run at different speeds. The default is 0.01.
 // The guard of a server counts on no less, so a smaller factor counts as 0.01.
-func WithDriftFactor(factor float64) Option {
-	return func(m *Mutex) { m.lock.Drift = max(factor, core.LeastDrift) }
-}
+func WithDriftFactor(factor float64) Option { return func(m *Mutex) { m.lock.Drift = factor } }
 
 // WithGenValueFunc sets what makes the token of each Lock. It must make a different one every
 // time: a Lock whose token has the lock already gets it, and one that gives up releases what its

@@ -32,6 +32,8 @@ func TestALeaseCountsFromTheSendingLessTheDrift(t *testing.T) {
 		done(t, false)(hold.Check(ctx))
 		lock.Drift = 0.05
 		expect(t, "a larger drift", lock.surely(100*time.Second), 94_998*time.Millisecond)
+		lock.Drift = 0
+		expect(t, "the least drift", lock.surely(100*time.Second), 98_998*time.Millisecond)
 	})
 }
 

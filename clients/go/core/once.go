@@ -64,12 +64,10 @@ func (o *Once) Get(ctx context.Context, maker func(ctx context.Context) ([]byte,
 		return nil, err
 	case hold.fence == 0:
 		return hold.result, nil
-	case hold.result != nil:
-		old = hold.result
 	}
 	made, err := o.make(ctx, hold, maker)
-	if made == nil && old != nil {
-		return old, nil
+	if made == nil && hold.result != nil {
+		return hold.result, nil
 	}
 	return made, err
 }
