@@ -105,7 +105,7 @@ type attempt struct {
 	*Hold
 	wait     time.Duration
 	from     *Hold // the hold that the token has already; nil: none
-	converts bool  // that hold is of the other mode: it keeps no place, because a release that gives the place up would end the hold
+	converts bool  // that hold is a reader's. It keeps no place, because a release that gives the place up would end the hold
 	left     bool  // the server may have a hold or a place of ours that only we would end
 	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
@@ -128,9 +128,12 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 	l.Client.releases.Delete(claim{l.Names[0], token})
 	a := &attempt{Hold: l.Adopt(token), from: l.Live(token)}
 	if from := a.from; from != nil && from.lock.Command != l.Command {
-		a.converts = true
 		from.modes.RLock()
 		defer from.modes.RUnlock()
+		if a.converts = l.Command == AcquireWriter; !a.converts { // Others may read from the request on.
+			from.finish(false)
+			a.from, a.left = nil, true
+		}
 	}
 	for deadline := time.Now().Add(wait); ; {
 		began := time.Now()
@@ -164,12 +167,6 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 	kept := again && a.lock.Grace > 0 && !a.converts // a place was asked for
 	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
-	if a.converts && a.lock.Command == AcquireShare && (isTaken(reply) || a.outrun) {
-		// Others may read, so it is no writer any more: the server says null to a writer only when that has become a reader, or has been
-		// lost. This request for a share is now one like any other.
-		a.from.finish(false)
-		a.left, a.from, a.converts = true, nil, false
-	}
 	switch {
 	case ctx.Err() != nil:
 		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
@@ -280,8 +277,7 @@ func (l *Lock) request(token string) driver.Command {
 	return r
 }
 
-// giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
-// may have been converted unheard.
+// giveUp ends what the server may have of an attempt that has failed. A reader that wanted to become the writer goes on reading.
 //
 // What it releases may have been granted without our knowing, or is our place in the queue.
 func (a *attempt) giveUp(ctx context.Context) {

@@ -51,8 +51,9 @@ func (h *Hold) sendRenewal(ctx context.Context) driver.Reply {
 	within, cancel := context.WithTimeout(ctx, Margin)
 	defer cancel()
 	reply := h.renewal(within, h.lock.Client.Driver)
-	if number(reply) == 1 {
+	if number(reply) == 1 && h.modes.TryLock() {
 		h.bind(within)
+		h.modes.Unlock()
 	}
 	return reply
 }
@@ -70,10 +71,9 @@ func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
 // bind has a hold that was renewed just now depend on a new connection, which only an acquire does. If that gets nothing, as under a
 // guard, the next renewal binds the hold, or tells of its loss.
 func (h *Hold) bind(ctx context.Context) {
-	if h.isOver() || !h.modes.TryLock() {
+	if h.isOver() {
 		return
 	}
-	defer h.modes.Unlock()
 	conn, err := h.lock.Client.Driver.Open(ctx, h.lock.Names[0])
 	if err != nil {
 		return
