@@ -84,14 +84,11 @@ func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
 func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
+	context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
 	if h.isOver() {
 		end(context.Cause(h.life)) // The other way would come a moment later.
 	}
-	return within, func() {
-		forget()
-		end(nil)
-	}
+	return within, func() { end(nil) }
 }
 
 // lease is the end of the lease. The server counts it from a moment that was not before sent, and ends a hold that lingers not before
@@ -206,7 +203,7 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 type claim struct{ name, token string }
 
 // goOn releases in the background, while the answers say that something may be left, until a time, or until the token asks anew.
-func (h *Hold) goOn(ctx context.Context, until time.Time, release request, left func(driver.Reply) bool) {
+func (h *Hold) goOn(ctx context.Context, until time.Time, release sending, left func(driver.Reply) bool) {
 	releases, key := &h.lock.Client.releases, claim{h.lock.Names[0], h.token}
 	releases.Store(key, h)
 	go func() {
@@ -284,17 +281,17 @@ func (h *Hold) send(ctx context.Context, over sender, command string, args ...an
 	return all
 }
 
-// A request sends something once.
-type request func(ctx context.Context) driver.Reply
+// A sending sends something once.
+type sending func(ctx context.Context) driver.Reply
 
 // sends returns what sends a command by way of the driver.
-func (h *Hold) sends(command string, args ...any) request {
+func (h *Hold) sends(command string, args ...any) sending {
 	return func(ctx context.Context) driver.Reply { return h.send(ctx, h.lock.Client.Driver, command, args...) }
 }
 
 // insist sends a request of the owner until the server has decided. What passes is tried again until a time, and what has no answer a
 // few times. unheard tells whether one that was not answered may have reached the server.
-func (h *Hold) insist(ctx context.Context, until time.Time, send request) (reply driver.Reply, unheard bool) {
+func (h *Hold) insist(ctx context.Context, until time.Time, send sending) (reply driver.Reply, unheard bool) {
 	const tries = 4
 	if h.token == "" { // Nobody has it.
 		return driver.Reply{Value: int64(0)}, false

@@ -189,8 +189,6 @@ func replyOf(result rueidis.RedisResult) driver.Reply {
 // word writes an argument as go-redis does: numbers in decimal, booleans as 1 and 0, times in RFC 3339, durations in ns.
 func word(arg any) (string, error) {
 	switch arg := arg.(type) {
-	case nil:
-		return "", nil
 	case []byte:
 		return string(arg), nil
 	case time.Time:
