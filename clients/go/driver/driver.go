@@ -16,7 +16,7 @@ import (
 // ErrNotSent is wrapped by a reply's error where the command surely did not reach a server.
 var ErrNotSent = errors.New("redislock: there is no connection")
 
-// A Driver sends commands to a server, a primary with its replicas, or a cluster. In a cluster it follows MOVED and ASK. It sends
+// A Driver sends commands to a server, a primary with its replicas, or a cluster. In a cluster it follows a MOVED or an ASK. It sends
 // nothing twice: the caller does. It is safe for concurrent use.
 type Driver interface {
 	// Send sends commands that the server answers at once, in one pipeline where it can. It returns a reply for each. The user's own

@@ -33,8 +33,6 @@ const (
 	// longestIdle is how long they are used again. One that a dead host or a router has ended without a word would cost the next request
 	// all its time.
 	longestIdle = 30 * time.Second
-	// maxHops is how many redirections of a cluster one command follows.
-	maxHops = 3
 )
 
 // What tells a client of one server from a cluster's, also where a user's type embeds one of them.
@@ -173,12 +171,8 @@ func newClient(options redis.Options, addr string) *redis.Client {
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := c.send(ctx, commands...)
-	for i := range replies {
-		for range maxHops {
-			addr, asking, redirected := driver.Redirection(replies[i].Err)
-			if !redirected || ctx.Err() != nil {
-				break
-			}
+	for i := range replies { // A second redirection is for the next request: it needs a slot that moves again at once.
+		if addr, asking, redirected := driver.Redirection(replies[i].Err); redirected && ctx.Err() == nil {
 			c.move(addr)
 			if asking {
 				c.send(ctx, driver.Command{Args: []any{"ASKING"}})

@@ -26,8 +26,6 @@ import (
 	"github.com/redis/rueidis"
 )
 
-const maxHops = 3
-
 // New returns a driver that uses client, which stays the caller's to close.
 func New(client rueidis.Client) driver.Driver {
 	return &library{client: client}
@@ -107,21 +105,19 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 
 func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
 	replies := send(ctx, c.client, commands)
-	for range maxHops {
-		addr, asking, _ := driver.Redirection(replies[0].Err)
-		// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later.
-		node := c.library.client.Nodes()[addr]
-		if node == nil || ctx.Err() != nil {
-			break
-		}
-		c.release()
-		c.client, c.release = node.Dedicate()
-		if asking {
-			c.client.Do(ctx, c.client.B().Arbitrary("ASKING").Build())
-		}
-		replies = send(ctx, c.client, commands)
+	addr, asking, _ := driver.Redirection(replies[0].Err)
+	// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later, and a second redirection is for the
+	// next request.
+	node := c.library.client.Nodes()[addr]
+	if node == nil || ctx.Err() != nil {
+		return replies
 	}
-	return replies
+	c.release()
+	c.client, c.release = node.Dedicate()
+	if asking {
+		c.client.Do(ctx, c.client.B().Arbitrary("ASKING").Build())
+	}
+	return send(ctx, c.client, commands)
 }
 
 // Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with
