@@ -113,8 +113,12 @@ type attempt struct {
 
 // acquire is Acquire with a time to wait.
 func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err error) {
-	if err := l.wrong(); err != nil {
-		return nil, err
+	switch {
+	case l.surely(l.span()) < time.Millisecond: // for which an acquire may say that the lock is held
+		return nil, fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
+			" the drift (WithDriftFactor) and 2ms leave nothing of %v", max(l.span(), 0))
+	case slices.Contains(l.Names, ""):
+		return nil, errors.New("redislock: a lock has at least one name, and none that is empty")
 	}
 	token, err := l.Token()
 	if err != nil {
@@ -181,18 +185,6 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 		return true, reply.Err
 	}
 	return again, reply.Err
-}
-
-// wrong returns an error if this lock can never be held as it is to be.
-func (l *Lock) wrong() error {
-	if l.surely(l.span()) < time.Millisecond { // for which an acquire may say that the lock is held
-		return fmt.Errorf("redislock: the expiry (WithExpiry, atMost of RunOnce, or WithTTL of Once) or the linger (WithLinger) is too short:"+
-			" the drift (WithDriftFactor) and 2ms leave nothing of %v", max(l.span(), 0))
-	}
-	if slices.Contains(l.Names, "") {
-		return errors.New("redislock: a lock has at least one name, and none that is empty")
-	}
-	return nil
 }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its

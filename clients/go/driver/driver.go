@@ -77,17 +77,13 @@ func Failed(commands []Command, err error) []Reply {
 // A caller whose ctx has ended gives up what it may have got, and that must not reach the server before what do sends. So do is given a
 // moment to end first. Only while it connects it takes longer, and sends nothing any more.
 func Within[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
-	done := make(chan T, 1)
+	done, over := make(chan T, 1), make(chan bool)
 	go func() { done <- do() }()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(250*time.Millisecond, func() { close(over) }) })()
 	select {
 	case value = <-done:
 		return value, nil
-	case <-ctx.Done():
-	}
-	select {
-	case value = <-done:
-		return value, nil
-	case <-time.After(250 * time.Millisecond):
+	case <-over:
 		go func() { late(<-done) }()
 		return value, context.Cause(ctx)
 	}
