@@ -79,6 +79,7 @@ func TestALossIsToldAtOnceAndAFinalErrorWithTheLease(t *testing.T) {
 			expect(t, c.says, ends(within), c.told)
 			again, stop := hold.Keep(ctx)
 			defer stop()
+			ends(again)
 			for _, within := range []context.Context{within, again} {
 				is(t, context.Cause(within), ErrNotHeld)
 				expect(t, "it says why", strings.Contains(context.Cause(within).Error(), c.says), true)

@@ -39,7 +39,7 @@ type Hold struct {
 func (l *Lock) Adopt(token string) *Hold {
 	h := &Hold{lock: l, token: token, asking: make(chan struct{}, 1)}
 	h.life, h.end = context.WithCancelCause(context.Background())
-	h.timer = time.AfterFunc(time.Hour, func() { h.isOver() })
+	h.timer = time.AfterFunc(time.Hour, func() { h.finish(true) })
 	h.timer.Stop() // until its lease begins
 	return h
 }
@@ -85,9 +85,6 @@ func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
 	context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
-	if h.isOver() {
-		end(context.Cause(h.life)) // The other way would come a moment later.
-	}
 	return within, func() { end(nil) }
 }
 
@@ -115,15 +112,11 @@ func (l *Lock) surely(while time.Duration) time.Duration {
 // span is how long a hold lasts at most without any answer of the server.
 func (l *Lock) span() time.Duration { return min(l.Expiry, cmp.Or(l.Linger, l.Expiry)) }
 
-// isOver tells whether the hold is over, by this machine's clock. One that nobody has ended is lost then.
+// isOver tells whether the hold is over, by this machine's clock.
 func (h *Hold) isOver() bool {
 	h.mu.Lock()
-	over := h.over()
-	h.mu.Unlock()
-	if over {
-		h.finish(true)
-	}
-	return over
+	defer h.mu.Unlock()
+	return h.over()
 }
 
 func (h *Hold) over() bool {
