@@ -215,7 +215,6 @@ func TestADowngradeThatIsSentAgain(t *testing.T) {
 	must(t, both.RLock())
 	expect(t, "requests for the share", calls(t, client, "rwlock.rlock"), 2)
 	expect(t, "the fence", both.Reader().Fence(), both.Fence())
-	failed(t, nil)(both.Check(ctx))
 	must(t, both.Lock())
 	must(t, client.ConfigSet(ctx, "lock.guard", "failover").Err())
 	must(t, client.Del(ctx, "b").Err())

@@ -28,10 +28,7 @@ type sender interface {
 
 // falls tells whether locks are those of the fallback. The first answer of the server decides that; an error says that there is none yet.
 func (c *Client) falls(ctx context.Context, key string) (bool, error) {
-	if !c.Fallback {
-		return false, nil
-	}
-	if c.falling.Load() == nil {
+	if c.Fallback && c.falling.Load() == nil {
 		within, cancel := context.WithTimeout(ctx, Margin)
 		defer cancel()
 		reply := c.Driver.Send(within, about("LOCK.INFO", key))[0]
@@ -43,7 +40,8 @@ func (c *Client) falls(ctx context.Context, key string) (bool, error) {
 			slog.Warn("redislock: the server has no redis-lock module, so the fallback takes locks by SET NX PX: " + lost)
 		}
 	}
-	return *c.falling.Load(), nil
+	falling := c.falling.Load()
+	return falling != nil && *falling, nil
 }
 
 // send sends commands of a token over one of both, in the form of the fallback where that is the choice. Its errors are explained.

@@ -77,8 +77,7 @@ func TestALossIsToldAtOnceAndAFinalErrorWithTheLease(t *testing.T) {
 			within, stop := hold.Keep(ctx)
 			defer stop()
 			expect(t, c.says, ends(within), c.told)
-			again, stop := hold.Keep(ctx)
-			defer stop()
+			again, _ := hold.Keep(ctx)
 			ends(again)
 			for _, within := range []context.Context{within, again} {
 				is(t, context.Cause(within), ErrNotHeld)

@@ -162,13 +162,9 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	if least := h.lock.AtLeast; least > 0 {
 		options = []any{"ATLEAST", least.Milliseconds()}
 	}
-	asks := true
-	select {
-	case h.asking <- struct{}{}:
-	default: // What is on its way may get no answer, and only AtLeast waits for it: a renewal would prolong what it leaves, and the end
-		// of the connection would cut that.
-		asks = options != nil && h.turn(ctx)
-	}
+	// What is on its way may get no answer, and only AtLeast waits for it: a renewal would prolong what it leaves, and the end of the
+	// connection would cut that.
+	asks := (options != nil || len(h.asking) == 0) && h.turn(ctx)
 	if asks {
 		if conn := h.conn; conn != nil && h.forget() {
 			defer conn.Release()

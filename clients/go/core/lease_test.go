@@ -108,7 +108,6 @@ func TestARenewalThatBindsAnotherHoldIsALoss(t *testing.T) {
 		after  string
 	}{
 		{driver.Reply{Value: int64(8)}, true, "ACQUIRE@0 RELEASE@0"}, // What nobody knows of is given back.
-		{refusal("WRONGTYPE"), false, "ACQUIRE@0"},                   // The next renewal tells.
 		{null, false, "ACQUIRE@0"},                                   // A guard says null to any acquire.
 	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
