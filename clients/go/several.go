@@ -25,8 +25,8 @@ func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
 func (rw *RWMutex) Reader() *Mutex { return rw.other }
 
 // RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer
-// no more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too.
-// An RLock that then gives up releases the lock.
+// no more from the request on, whatever the answer: Until has passed, and the context of KeepAlive
+// ends. An RLock that then fails releases the lock.
 func (rw *RWMutex) RLock() error { return rw.other.Lock() }
 
 // RLockContext takes a share of the lock.
@@ -52,17 +52,14 @@ func (rw *RWMutex) RUnlockContext(ctx context.Context) (bool, error) {
 type Semaphore struct{ newPermit func() *Mutex }
 
 // NewSemaphore returns a semaphore with the given name, which is the key of the lock. The options are those of a mutex, and are for
-// each permit. With less than one permit, Acquire and TryAcquire return an error.
+// each permit. With less than one permit, Acquire and TryAcquire return the server's error.
 func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *Semaphore {
-	return &Semaphore{func() *Mutex {
-		permit := r.NewMutex(name, options...)
-		permit.lock.Limit = cmp.Or(permits, -1)
-		return permit
-	}}
+	limited := append(slices.Clip(options), func(m *Mutex) { m.lock.Limit = cmp.Or(permits, -1) }) // 0 would be no semaphore.
+	return &Semaphore{func() *Mutex { return r.NewMutex(name, limited...) }}
 }
 
 // Acquire takes a permit: a [Mutex] that is locked, with its own token, expiry and fence. Its Unlock gives the permit back. Acquire waits
-// as [Mutex.LockContext] does, and returns the same errors.
+// as [Mutex.LockContext] does, and returns the same errors. With an error the permit is not locked.
 func (s *Semaphore) Acquire(ctx context.Context) (*Mutex, error) {
 	permit := s.newPermit()
 	return permit, permit.LockContext(ctx)

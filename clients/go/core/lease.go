@@ -3,7 +3,6 @@ package core
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -229,7 +228,8 @@ func (h *Hold) Check(ctx context.Context) (bool, error) {
 const execGuarded = "LOCK.EXEC"
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// It returns the command's own reply, nil for null. If the lock is not held the error is an [ErrNotHeld], and the command was not run.
+// It returns the command's own reply, nil for null, or its error in a [RedisError]. If the lock is not held the error is an [ErrNotHeld],
+// and the command was not run.
 // Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
 	if h.token == "" {
@@ -244,9 +244,6 @@ func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, erro
 	}
 	if lost {
 		return nil, ErrNotHeld
-	}
-	if own := errors.Unwrap(reply.Err); own != nil { // without what a RedisError adds
-		reply.Err = own
 	}
 	return reply.Value, reply.Err
 }
