@@ -178,13 +178,11 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 		return again, &ErrTaken{Nodes: []int{0}}
 	case says(reply.Err, "CANCELLED"):
 		return false, fmt.Errorf("%w: %w", ErrCancelled, reply.Err)
-	case class == Final:
-		return false, reply.Err
 	case class == Unheard && !a.broken && !errors.Is(reply.Err, context.DeadlineExceeded):
 		a.broken = true // One that does not wait asks once more, too.
 		return true, reply.Err
 	}
-	return again, reply.Err
+	return again && class != Final, reply.Err
 }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its

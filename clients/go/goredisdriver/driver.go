@@ -197,9 +197,6 @@ func (c *conn) move(addr string) {
 	_ = c.client.Close()
 	c.client = newClient(*c.user, addr)
 	c.only = c.client.Conn()
-	if !c.library.open[c] { // It was closed meanwhile.
-		_ = c.client.Close()
-	}
 }
 
 // send sends commands once.
@@ -237,7 +234,8 @@ func (c *conn) Release() { c.end(c.leaves) }
 
 func (c *conn) Close() { c.end(true) }
 
-// end keeps the connection for the next one, or closes it. What else is idle there has likely ended then, too, or is as silent.
+// end keeps the connection for the next one, or closes it. What else is idle there has likely ended then, too, or is as silent. One that
+// has ended before may have moved since.
 func (c *conn) end(broken bool) {
 	l := c.library
 	l.mu.Lock()
@@ -246,16 +244,14 @@ func (c *conn) end(broken bool) {
 	delete(l.open, c)
 	addr := c.client.Options().Addr
 	idle := l.idle[addr]
-	switch {
-	case !open: // It has ended before.
-	case broken:
-		_ = c.client.Close()
-		l.closeIdle(addr)
-		l.reload(context.Background())
-	case len(idle) >= maxIdle:
-		_ = c.client.Close()
-	default:
+	if open && !broken && len(idle) < maxIdle {
 		_ = c.only.Close()
 		l.idle[addr] = append(idle, c.client)
+		return
+	}
+	_ = c.client.Close()
+	if open && broken {
+		l.closeIdle(addr)
+		l.reload(context.Background())
 	}
 }
