@@ -203,8 +203,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		wait = min(a.wait, LongestSlice)
 		if deadline, ok := ctx.Deadline(); ok {
 			// A little less, so that the server's answer comes before the connection is closed.
-			left := time.Until(deadline)
-			wait = min(wait, left-min(left/10, 20*time.Millisecond))
+			wait = min(wait, time.Until(deadline)-20*time.Millisecond)
 		}
 		wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
 		command.Args = append(command.Args, "BLOCK", wait.Milliseconds())

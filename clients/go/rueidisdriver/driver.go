@@ -37,18 +37,16 @@ type library struct {
 	failed atomic.Bool // one of the last replies was an error
 }
 
-func (l *library) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
+func (l *library) Send(ctx context.Context, commands ...driver.Command) (replies []driver.Reply) {
+	defer func() { l.note(replies) }()
 	do := func() []driver.Reply { return send(ctx, l.client, commands) }
 	if !l.failed.Load() { // A goroutine for each request would cost half as much again.
-		replies := do()
-		l.note(replies)
-		return replies
+		return do()
 	}
 	replies, err := driver.Within(ctx, do, func([]driver.Reply) {}) // While it connects, rueidis does not look at ctx.
 	if err != nil {
 		return driver.Failed(commands, err)
 	}
-	l.note(replies)
 	return replies
 }
 
