@@ -105,7 +105,7 @@ type attempt struct {
 	*Hold
 	wait     time.Duration
 	from     *Hold // the hold that the token has already; nil: none
-	converts bool  // that hold is a reader's. It keeps no place, because a release that gives the place up would end the hold
+	converts bool  // that hold is a reader's, and this a writer's. No place is kept: a release that gives it up would end that hold
 	left     bool  // the server may have a hold or a place of ours that only we would end
 	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
@@ -268,7 +268,8 @@ func (l *Lock) request(token string) driver.Command {
 
 // giveUp ends what the server may have of an attempt that has failed. A reader that wanted to become the writer goes on reading.
 //
-// What it releases may have been granted without our knowing, or is our place in the queue.
+// What it releases may have been granted without our knowing, or is our place in the queue. What ended our wait may have ended the
+// connection, too: there is time for another one.
 func (a *attempt) giveUp(ctx context.Context) {
 	if !a.left || a.converts && !a.from.isOver() {
 		return

@@ -229,8 +229,7 @@ const execGuarded = "LOCK.EXEC"
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
 // It returns the command's own reply, nil for null, or its error in a [RedisError]. If the lock is not held the error is an [ErrNotHeld],
-// and the command was not run.
-// Of several names, the first one guards. It is never sent again.
+// and the command was not run. Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
 	if h.token == "" {
 		return nil, ErrNotHeld
