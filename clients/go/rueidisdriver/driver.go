@@ -12,6 +12,7 @@ package rueidisdriver
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
@@ -19,6 +20,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis-lock/redis-lock/clients/go/driver"
 	"github.com/redis/rueidis"
@@ -178,12 +180,19 @@ func replyOf(result rueidis.RedisResult) driver.Reply {
 	return driver.Reply{Value: value, Err: err}
 }
 
-// word writes an argument as go-redis does: numbers in decimal, booleans as 1 and 0, durations in ns. rueidis itself takes only strings.
+// word writes an argument as go-redis does: numbers in decimal, booleans as 1 and 0, times in RFC 3339, durations in ns.
 func word(arg any) (string, error) {
+	switch arg := arg.(type) {
+	case []byte:
+		return string(arg), nil
+	case time.Time:
+		return arg.Format(time.RFC3339Nano), nil
+	case encoding.BinaryMarshaler:
+		text, err := arg.MarshalBinary()
+		return string(text), err
+	}
 	value := reflect.ValueOf(arg)
-	switch text, is := arg.([]byte); {
-	case is:
-		return string(text), nil
+	switch {
 	case value.Kind() == reflect.String:
 		return value.String(), nil
 	case value.Kind() == reflect.Bool:
@@ -193,5 +202,5 @@ func word(arg any) (string, error) {
 	case value.CanFloat():
 		return strconv.FormatFloat(value.Float(), 'f', -1, value.Type().Bits()), nil
 	}
-	return "", fmt.Errorf("redislock: %T is no argument of a command: write it as a string", arg)
+	return "", fmt.Errorf("redislock: %T is no argument of a command (implement encoding.BinaryMarshaler)", arg)
 }
