@@ -59,7 +59,8 @@ func TestSentinelFailoverInTheMiddleOfAHoldAndAWait(t *testing.T) {
 func TestACluster(t *testing.T) {
 	t.Parallel()
 	servers := launched(t, "cluster") // three primaries, and a replica of the first
-	locks := connected(t, dialing{addrs: []string{servers[0].Addr, servers[1].Addr, servers[2].Addr}})
+	addrs := dialing{addrs: []string{servers[0].Addr, servers[1].Addr, servers[2].Addr}}
+	locks, stale := connected(t, addrs), connected(t, addrs)
 	first := clientOf(t, servers[0])
 	t.Run("several names are in one slot", func(t *testing.T) {
 		says(t, locks.NewMultiMutex([]string{"a", "b"}, nil).Lock(), nil, "CROSSSLOT")
@@ -73,13 +74,14 @@ func TestACluster(t *testing.T) {
 	t.Run("a slot moves under a holder and a waiter", func(t *testing.T) {
 		slot := first.ClusterKeySlot(ctx, "{b}x").Val()
 		node := int(slot * 3 / 16_384) // So the cluster began.
-		from, to := clientOf(t, servers[node]), clientOf(t, servers[(node+1)%3])
+		from, to, third := clientOf(t, servers[node]), clientOf(t, servers[(node+1)%3]), clientOf(t, servers[(node+2)%3])
 		id := func(client *redis.Client) string { return client.Do(ctx, "CLUSTER", "MYID").Val().(string) }
 		setSlot := func(client *redis.Client, what string, of *redis.Client) {
 			must(t, client.Do(ctx, "CLUSTER", "SETSLOT", slot, what, id(of)).Err())
 		}
 		holder, waiter := locks.NewMutex("{b}x", minute), locks.NewMutex("{b}x", WithTries(forever))
 		must(t, holder.Lock())
+		refused(t, stale.NewMutex("{b}x").TryLock()) // It knows the nodes as they are now.
 		turn := func(mutex *Mutex) func() error { // They come in any order at the new node.
 			return inBackground(t, func() error {
 				err := mutex.Lock()
@@ -107,6 +109,9 @@ func TestACluster(t *testing.T) {
 		must(t, done())
 		must(t, multi())
 		expect(t, "fences rise", waiter.Fence() > holder.Fence(), true)
+		setSlot(third, "IMPORTING", to)
+		setSlot(to, "MIGRATING", third)
+		must(t, stale.NewMutex("{b}n", WithLinger(20*time.Second)).TryLock()) // MOVED, and then ASK.
 	})
 	t.Run("only primaries are asked", func(t *testing.T) { // A replica's answer may be old. Key f is on the node that has one.
 		mutex := locks.NewMutex("f")

@@ -16,7 +16,7 @@ import (
 // ErrNotSent is wrapped by a reply's error where the command surely did not reach a server.
 var ErrNotSent = errors.New("redislock: there is no connection")
 
-// A Driver sends commands to a server, a primary with its replicas, or a cluster. In a cluster it follows a MOVED or an ASK. It sends
+// A Driver sends commands to a server, a primary with its replicas, or a cluster. In a cluster it follows MOVED and ASK. It sends
 // nothing twice: the caller does. It is safe for concurrent use.
 type Driver interface {
 	// Send sends commands that the server answers at once, in one pipeline where it can. It returns a reply for each. The user's own
@@ -77,14 +77,18 @@ func Failed(commands []Command, err error) []Reply {
 // A caller whose ctx has ended gives up what it may have got, and that must not reach the server before what do sends. So do is given a
 // moment to end first. Only while it connects it takes longer, and sends nothing any more.
 func Within[T any](ctx context.Context, do func() T, late func(T)) (value T, err error) {
-	done, over := make(chan T, 1), make(chan bool)
+	done := make(chan T, 1)
 	go func() { done <- do() }()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(250*time.Millisecond, func() { close(over) }) })()
 	select {
 	case value = <-done:
 		return value, nil
-	case <-over:
-		go func() { late(<-done) }()
+	case <-ctx.Done():
+		select {
+		case value = <-done:
+			go late(value)
+		case <-time.After(250 * time.Millisecond):
+			go func() { late(<-done) }()
+		}
 		return value, context.Cause(ctx)
 	}
 }

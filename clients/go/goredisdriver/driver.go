@@ -33,6 +33,8 @@ const (
 	// longestIdle is how long they are used again. One that a dead host or a router has ended without a word would cost the next request
 	// all its time.
 	longestIdle = 30 * time.Second
+	// maxHops is how many redirections of a cluster one command follows.
+	maxHops = 3
 )
 
 // What tells a client of one server from a cluster's, also where a user's type embeds one of them.
@@ -64,14 +66,17 @@ func New(client redis.UniversalClient) (driver.Driver, error) {
 		l.server = func(context.Context, string) (ofOne, error) { return client, nil }
 	case ofCluster:
 		l.server = func(ctx context.Context, key string) (ofOne, error) {
-			found, err := driver.Within(ctx, func() func() (ofOne, error) { // Before it knows any node it asks one, whatever ctx says.
+			found := make(chan func() (ofOne, error), 1)
+			go func() { // Before it knows any node it asks one, whatever ctx says.
 				node, err := client.MasterForKey(ctx, key)
-				return func() (ofOne, error) { return node, err }
-			}, func(func() (ofOne, error)) {})
-			if err != nil {
-				return nil, err
+				found <- func() (ofOne, error) { return node, err }
+			}()
+			select {
+			case result := <-found:
+				return result()
+			case <-ctx.Done():
+				return nil, ctx.Err()
 			}
-			return found()
 		}
 		l.reload = client.ReloadState
 	default:
@@ -171,8 +176,12 @@ func newClient(options redis.Options, addr string) *redis.Client {
 
 func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Reply {
 	replies := c.send(ctx, commands...)
-	for i := range replies { // A second redirection is for the next request: it needs a slot that moves again at once.
-		if addr, asking, redirected := driver.Redirection(replies[i].Err); redirected && ctx.Err() == nil {
+	for i := range replies {
+		for range maxHops { // What a cluster knew may be old, and the slot may be moving: MOVED, and then ASK.
+			addr, asking, redirected := driver.Redirection(replies[i].Err)
+			if !redirected || ctx.Err() != nil {
+				break
+			}
 			c.move(addr)
 			if asking {
 				c.send(ctx, driver.Command{Args: []any{"ASKING"}})
@@ -197,6 +206,9 @@ func (c *conn) move(addr string) {
 	_ = c.client.Close()
 	c.client = newClient(*c.user, addr)
 	c.only = c.client.Conn()
+	if !c.library.open[c] { // It was closed meanwhile.
+		_ = c.client.Close()
+	}
 }
 
 // send sends commands once.

@@ -26,6 +26,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
+// maxHops is how many redirections of a cluster one command follows: what the client knew may be old, and the slot may be moving.
+const maxHops = 3
+
 // New returns a driver that uses client, which stays the caller's to close.
 func New(client rueidis.Client) driver.Driver {
 	return &library{client: client}
@@ -103,19 +106,21 @@ func (c *conn) Send(ctx context.Context, commands ...driver.Command) []driver.Re
 
 func (c *conn) send(ctx context.Context, commands []driver.Command) []driver.Reply {
 	replies := send(ctx, c.client, commands)
-	addr, asking, _ := driver.Redirection(replies[0].Err)
-	// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later, and a second redirection is for the
-	// next request.
-	node := c.library.client.Nodes()[addr]
-	if node == nil || ctx.Err() != nil {
-		return replies
+	for range maxHops {
+		addr, asking, _ := driver.Redirection(replies[0].Err)
+		// In a cluster a dedicated connection stays at its node. An unknown node is known a moment later.
+		node := c.library.client.Nodes()[addr]
+		if node == nil || ctx.Err() != nil {
+			break
+		}
+		c.release()
+		c.client, c.release = node.Dedicate()
+		if asking {
+			c.client.Do(ctx, c.client.B().Arbitrary("ASKING").Build())
+		}
+		replies = send(ctx, c.client, commands)
 	}
-	c.release()
-	c.client, c.release = node.Dedicate()
-	if asking {
-		c.client.Do(ctx, c.client.B().Arbitrary("ASKING").Build())
-	}
-	return send(ctx, c.client, commands)
+	return replies
 }
 
 // Release gives the connection back. rueidis then unsubscribes on it, and panics when a busy server answers that by an error. So one with
@@ -183,6 +188,8 @@ func replyOf(result rueidis.RedisResult) driver.Reply {
 // word writes an argument as go-redis does: numbers in decimal, booleans as 1 and 0, times in RFC 3339, durations in ns.
 func word(arg any) (string, error) {
 	switch arg := arg.(type) {
+	case nil:
+		return "", nil
 	case []byte:
 		return string(arg), nil
 	case time.Time:
