@@ -166,8 +166,7 @@ func (m *Mutex) Valid() (bool, error) { return m.Check(context.Background()) }
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) { return m.Check(ctx) }
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// The reply is the command's own, and its error is wrapped by a [RedisError]. If the lock is not held the error is [ErrNotHeld]. Of
-// several names, the first one guards.
+// The reply is the command's own. If the lock is not held its error is [ErrNotHeld]. Of several names, the first one guards.
 //
 //	err := mutex.Exec(ctx, "SET", "stock:7", 3).Err()
 func (m *Mutex) Exec(ctx context.Context, command string, args ...any) *redis.Cmd {

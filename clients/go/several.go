@@ -25,8 +25,8 @@ func (r *RedisLock) NewRWMutex(name string, options ...Option) *RWMutex {
 func (rw *RWMutex) Reader() *Mutex { return rw.other }
 
 // RLock takes a share of the lock. A writer with the same value becomes a reader, and is a writer
-// no more from the request on, whatever the answer: Until has passed, and the context of KeepAlive
-// ends. An RLock that then fails releases the lock.
+// no more: Until has passed, and the context of KeepAlive ends. That counts without an answer, too.
+// An RLock that then gives up releases the lock.
 func (rw *RWMutex) RLock() error { return rw.other.Lock() }
 
 // RLockContext takes a share of the lock.
@@ -59,16 +59,23 @@ func (r *RedisLock) NewSemaphore(name string, permits int, options ...Option) *S
 }
 
 // Acquire takes a permit: a [Mutex] that is locked, with its own token, expiry and fence. Its Unlock gives the permit back. Acquire waits
-// as [Mutex.LockContext] does, and returns the same errors. With an error the permit is not locked.
+// as [Mutex.LockContext] does, and returns the same errors.
 func (s *Semaphore) Acquire(ctx context.Context) (*Mutex, error) {
-	permit := s.newPermit()
-	return permit, permit.LockContext(ctx)
+	return s.take(ctx, (*Mutex).LockContext)
 }
 
 // TryAcquire takes a permit if it can be had at once, as [Mutex.TryLockContext] does.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*Mutex, error) {
+	return s.take(ctx, (*Mutex).TryLockContext)
+}
+
+// take returns no permit beside an error: a program may ask by that whether it has one.
+func (s *Semaphore) take(ctx context.Context, lock func(*Mutex, context.Context) error) (*Mutex, error) {
 	permit := s.newPermit()
-	return permit, permit.TryLockContext(ctx)
+	if err := lock(permit, ctx); err != nil {
+		return nil, err
+	}
+	return permit, nil
 }
 
 // NewMultiMutex returns a mutex of several locks, which are taken in one step, or not at all. While it waits it holds none of them, so two

@@ -105,7 +105,7 @@ type attempt struct {
 	*Hold
 	wait     time.Duration
 	from     *Hold // the hold that the token has already; nil: none
-	converts bool  // that hold is a reader's, and this a writer's. No place is kept: a release that gives it up would end that hold
+	converts bool  // that hold is of the other mode. No place is kept: a release that gives it up would end that hold
 	left     bool  // the server may have a hold or a place of ours that only we would end
 	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
@@ -132,17 +132,17 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 	l.Client.releases.Delete(claim{l.Names[0], token})
 	a := &attempt{Hold: l.Adopt(token), from: l.Live(token)}
 	if from := a.from; from != nil && from.lock.Command != l.Command {
+		a.converts = true
 		from.modes.RLock()
 		defer from.modes.RUnlock()
-		if a.converts = l.Command == AcquireWriter; !a.converts { // Others may read from the request on.
-			from.finish(false)
-			a.from, a.left = nil, true
-		}
 	}
 	for deadline := time.Now().Add(wait); ; {
 		began := time.Now()
 		a.wait = deadline.Sub(began)
 		reply := a.ask(ctx)
+		if a.fence == 0 && a.from != nil && l.Command == AcquireShare {
+			reply = a.goOnReading(ctx, reply)
+		}
 		switch {
 		case a.fence != 0:
 			if a.from != nil {
@@ -176,6 +176,10 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 		return false, fmt.Errorf("%w: %w", ErrFailed, ended(ctx))
 	case isTaken(reply):
 		return again, &ErrTaken{Nodes: []int{0}}
+	case says(reply.Err, "PARTIAL") && a.left && a.from == nil:
+		// Some of what was granted before, unheard, has ended since. Otherwise the token has a lock from elsewhere.
+		a.giveBack(ctx)
+		return true, reply.Err
 	case says(reply.Err, "CANCELLED"):
 		return false, fmt.Errorf("%w: %w", ErrCancelled, reply.Err)
 	case class == Unheard && !a.broken && !errors.Is(reply.Err, context.DeadlineExceeded):
@@ -203,7 +207,8 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		wait = min(a.wait, LongestSlice)
 		if deadline, ok := ctx.Deadline(); ok {
 			// A little less, so that the server's answer comes before the connection is closed.
-			wait = min(wait, time.Until(deadline)-20*time.Millisecond)
+			left := time.Until(deadline)
+			wait = min(wait, left-min(left/10, 20*time.Millisecond))
 		}
 		wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
 		command.Args = append(command.Args, "BLOCK", wait.Milliseconds())
@@ -226,11 +231,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	a.result, reply = resultIn(reply)
 	if a.fence = number(reply); a.fence != 0 && time.Since(a.sent) > a.lock.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
-		a.sent = time.Now()
-		a.known = a.sent
-		within, cancel := context.WithTimeout(ctx, Margin)
-		defer cancel()
-		if renewed := a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds()); number(renewed) == 0 || a.over() {
+		if renewed := a.renewAnew(ctx, over); number(renewed) == 0 || a.over() {
 			a.fence, reply = 0, driver.Reply{Err: renewed.Err}
 		}
 	}
@@ -240,6 +241,41 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		conn.Release()
 	}
 	return reply
+}
+
+// renewAnew begins a lease of which only this request is known.
+func (a *attempt) renewAnew(ctx context.Context, over sender) driver.Reply {
+	a.sent = time.Now()
+	a.known = a.sent
+	within, cancel := context.WithTimeout(ctx, Margin)
+	defer cancel()
+	return a.send(within, over, "LOCK.RENEW", a.lock.Expiry.Milliseconds())
+}
+
+// goOnReading is for a token that the server may have made a reader without our hearing of it. Others may read, so it is no writer any
+// more. To a writer's request the server never says null: the token has a share, which a guard does not grant again, or nothing. A
+// share is renewed if the lease is not over; what is lost is released. A request that the server has refused, or that was not sent,
+// changes nothing.
+func (a *attempt) goOnReading(ctx context.Context, reply driver.Reply) driver.Reply {
+	class := ClassOf(reply)
+	if class != Answered && (class != Unheard || notSent(reply.Err)) {
+		return reply
+	}
+	a.left = true
+	lease := a.from.finish(false)
+	if class == Unheard {
+		return reply
+	}
+	renewed := a.renewAnew(ctx, a.lock.Client.Driver)
+	switch {
+	case number(renewed) == 1 && time.Now().Before(lease):
+		a.fence = cmp.Or(a.from.fence, -1) // A conversion keeps it. That of an adopted hold is unknown.
+	case renewed.Err == nil:
+		a.giveBack(ctx)
+		a.from, a.converts = nil, false // It is one who has nothing, and waits.
+		return driver.Reply{}
+	}
+	return renewed
 }
 
 // request is the acquire of this lock, without the words for the way to wait.
@@ -266,25 +302,34 @@ func (l *Lock) request(token string) driver.Command {
 	return r
 }
 
-// giveUp ends what the server may have of an attempt that has failed. A reader that wanted to become the writer goes on reading.
-//
-// What it releases may have been granted without our knowing, or is our place in the queue. What ended our wait may have ended the
-// connection, too: there is time for another one.
+// giveUp ends what the server may have of an attempt that has failed. The hold of a token that wanted to convert it stays, unless it
+// may have been converted unheard.
 func (a *attempt) giveUp(ctx context.Context) {
 	if !a.left || a.converts && !a.from.isOver() {
 		return
 	}
-	if a.from != nil {
-		a.from.finish(false)
-	}
-	release := a.sends("LOCK.RELEASE")
 	leaves := func(reply driver.Reply) bool {
 		// An acquire that has no answer may be behind something, and reach the server after a release that finds nothing.
 		return passes(reply) || a.outrun && reply.Err == nil && number(reply) == 0
 	}
-	if reply, _ := a.insist(context.WithoutCancel(ctx), time.Now().Add(3*pause), release); leaves(reply) {
-		a.goOn(ctx, time.Now().Add(outrunFor), release, leaves)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+	defer cancel()
+	for range 2 { // In one turn, a server may read the release before what was sent earlier over another connection.
+		if !leaves(a.giveBack(within)) {
+			return
+		}
 	}
+	a.goOn(ctx, time.Now().Add(outrunFor), a.sends("LOCK.RELEASE"), leaves)
+}
+
+// giveBack releases what may have been granted without our knowing, or gives up our place in the queue.
+func (a *attempt) giveBack(ctx context.Context) driver.Reply {
+	if a.from != nil {
+		a.from.finish(false)
+	}
+	// What ended our wait may have ended this connection, too: there is time for another one.
+	reply, _ := a.insist(ctx, time.Now().Add(3*pause), a.sends("LOCK.RELEASE"))
+	return reply
 }
 
 // about is a command about one key.

@@ -44,7 +44,7 @@ func TestAnAcquireAsksUntilTheServerHasDecided(t *testing.T) {
 		"what does not":             {2 * pause, at(0, refusal("OOM"), refusal("BUSY")), "ACQUIRE@0 ACQUIRE@50 RELEASE@50", driver.Error("BUSY")},
 		"a guard's null":            {2 * pause, at(0, null, null), "ACQUIRE@0 ACQUIRE@50 RELEASE@50", &ErrTaken{}},
 		"slices":                    {time.Minute, at(29*time.Second, null, null), "ACQUIRE@0 ACQUIRE@29000 ACQUIRE@58000", nil},
-		"granted in part":           {time.Second, at(0, broken, refusal("PARTIAL")), "ACQUIRE@0 ACQUIRE@50 RELEASE@50", driver.Error("PARTIAL")},
+		"granted in part":           {time.Second, at(0, broken, refusal("PARTIAL")), "ACQUIRE@0 ACQUIRE@50 RELEASE@50 ACQUIRE@100", nil},
 		"held in part by its token": {0, at(0, refusal("PARTIAL")), "ACQUIRE@0", driver.Error("PARTIAL")},
 		"late, so renewed":          {time.Minute, at(4*time.Second, granted), "ACQUIRE@0 RENEW@4000", nil},
 		"late and lost":             {time.Minute, late(driver.Reply{Value: int64(0)}), "ACQUIRE@0 RENEW@4000 ACQUIRE@4000", nil},
@@ -82,7 +82,6 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 		defer end()
 		_, err = lock.Acquire(short)
 		is(t, err, ErrFailed)
-		time.Sleep(time.Second)
 		expect(t, "it is sent again", f.count("LOCK.RELEASE"), 3)
 		// It may be behind something for longer than that: here the fourth release finds what it gets.
 		nothing := answer{"LOCK.RELEASE", driver.Reply{Value: int64(0)}, 0}
@@ -99,7 +98,6 @@ func TestAContextThatEndsKeepsItsCause(t *testing.T) {
 		defer end()
 		_, err = lock.Acquire(short)
 		is(t, err, ErrFailed)
-		time.Sleep(time.Second)
 		expect(t, "once more", f.count("LOCK.RELEASE"), 3+4+2)
 	})
 }

@@ -69,7 +69,7 @@ func (h *Hold) renewal(ctx context.Context, over sender) driver.Reply {
 }
 
 // bind has a hold that was renewed just now depend on a new connection, which only an acquire does. If that gets nothing, as under a
-// guard, the next renewal binds the hold, or tells of its loss.
+// guard, which says null to any acquire, the next renewal binds the hold.
 func (h *Hold) bind(ctx context.Context) {
 	if h.isOver() {
 		return
@@ -78,16 +78,20 @@ func (h *Hold) bind(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	fence := number(conn.Send(ctx, h.lock.request(h.token))[0])
-	if fence == h.fence {
+	reply := conn.Send(ctx, h.lock.request(h.token))[0]
+	switch fence := number(reply); {
+	case fence == h.fence:
 		h.depend(conn)
-		return
-	}
-	if fence != 0 { // It was lost since its renewal, and nobody knows of this one.
+	case fence != 0: // It was lost since its renewal, and nobody knows of this one.
 		h.send(ctx, conn, "LOCK.RELEASE")
+		conn.Close()
 		h.finish(true)
+	default:
+		conn.Release()
+		if says(reply.Err, "WRONGTYPE") || says(reply.Err, "PARTIAL") {
+			h.finish(true)
+		}
 	}
-	conn.Release()
 }
 
 // watch asks for a sign of life on the connection of a hold that lingers, every third of the linger. A renewal that waits for the answer

@@ -77,8 +77,8 @@ func TestALossIsToldAtOnceAndAFinalErrorWithTheLease(t *testing.T) {
 			within, stop := hold.Keep(ctx)
 			defer stop()
 			expect(t, c.says, ends(within), c.told)
-			again, _ := hold.Keep(ctx)
-			ends(again)
+			again, stop := hold.Keep(ctx)
+			defer stop()
 			for _, within := range []context.Context{within, again} {
 				is(t, context.Cause(within), ErrNotHeld)
 				expect(t, "it says why", strings.Contains(context.Cause(within).Error(), c.says), true)

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -38,7 +39,11 @@ type Hold struct {
 func (l *Lock) Adopt(token string) *Hold {
 	h := &Hold{lock: l, token: token, asking: make(chan struct{}, 1)}
 	h.life, h.end = context.WithCancelCause(context.Background())
-	h.timer = time.AfterFunc(time.Hour, func() { h.finish(true) })
+	h.timer = time.AfterFunc(time.Hour, func() {
+		if h.isOver() { // A renewal that has come just now prolongs it.
+			h.finish(true)
+		}
+	})
 	h.timer.Stop() // until its lease begins
 	return h
 }
@@ -83,8 +88,15 @@ func (h *Hold) Done() <-chan struct{} { return h.life.Done() }
 // Context returns a context that ends with the hold. Its cause is [ErrNotHeld] then.
 func (h *Hold) Context(ctx context.Context) (within context.Context, cancel context.CancelFunc) {
 	within, end := context.WithCancelCause(ctx)
-	context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
-	return within, func() { end(nil) }
+	forget := context.AfterFunc(h.life, func() { end(context.Cause(h.life)) })
+	if h.isOver() {
+		h.finish(true)
+		end(context.Cause(h.life)) // The other way would come a moment later.
+	}
+	return within, func() {
+		forget()
+		end(nil)
+	}
 }
 
 // lease is the end of the lease. The server counts it from a moment that was not before sent, and ends a hold that lingers not before
@@ -161,12 +173,22 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 	if least := h.lock.AtLeast; least > 0 {
 		options = []any{"ATLEAST", least.Milliseconds()}
 	}
-	// What is on its way may get no answer, and only AtLeast waits for it: a renewal would prolong what it leaves, and the end of the
-	// connection would cut that.
-	asks := (options != nil || len(h.asking) == 0) && h.turn(ctx)
+	asks := true
+	select {
+	case h.asking <- struct{}{}:
+	default: // What is on its way may get no answer, and only AtLeast waits for it: a renewal would prolong what it leaves, and the end
+		// of the connection would cut that.
+		asks = options != nil && h.turn(ctx)
+	}
 	if asks {
 		if conn := h.conn; conn != nil && h.forget() {
-			defer conn.Release()
+			defer func() {
+				if err != nil {
+					conn.Close() // The server may still have the hold, which is to linger then, and not to last as long as an idle connection.
+				} else {
+					conn.Release()
+				}
+			}()
 		}
 		h.conn = nil
 	}
@@ -228,8 +250,8 @@ func (h *Hold) Check(ctx context.Context) (bool, error) {
 const execGuarded = "LOCK.EXEC"
 
 // Exec runs one command on the server, in the same step in which the server checks that the lock is held: a late owner changes nothing.
-// It returns the command's own reply, nil for null, or its error in a [RedisError]. If the lock is not held the error is an [ErrNotHeld],
-// and the command was not run. Of several names, the first one guards. It is never sent again.
+// It returns the command's own reply, nil for null, or its error. If the lock is not held the error is an [ErrNotHeld], and the command was
+// not run. Of several names, the first one guards. It is never sent again.
 func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, error) {
 	if h.token == "" {
 		return nil, ErrNotHeld
@@ -243,6 +265,9 @@ func (h *Hold) Exec(ctx context.Context, command string, args ...any) (any, erro
 	}
 	if lost {
 		return nil, ErrNotHeld
+	}
+	if own := errors.Unwrap(reply.Err); own != nil { // without what a RedisError adds
+		reply.Err = own
 	}
 	return reply.Value, reply.Err
 }

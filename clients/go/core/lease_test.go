@@ -108,7 +108,9 @@ func TestARenewalThatBindsAnotherHoldIsALoss(t *testing.T) {
 		after  string
 	}{
 		{driver.Reply{Value: int64(8)}, true, "ACQUIRE@0 RELEASE@0"}, // What nobody knows of is given back.
-		{null, false, "ACQUIRE@0"},                                   // A guard says null to any acquire.
+		{refusal("WRONGTYPE"), true, "ACQUIRE@0"},
+		{refusal("PARTIAL"), true, "ACQUIRE@0"},
+		{null, false, "ACQUIRE@0"}, // A guard says null to any acquire.
 	} {
 		inBubble(t, func(t *testing.T, f *fake, lock *Lock) {
 			hold := acquired(t, lingering(lock))
@@ -138,6 +140,11 @@ func TestAReleaseThatFailsCanBeRepeated(t *testing.T) {
 		hold = acquired(t, lock)
 		f.plan(answer{"LOCK.RELEASE", driver.Reply{Err: driver.ErrNotSent}, 0}, nothing)
 		done(t, false)(hold.Release(ctx))
+
+		hold = acquired(t, lingering(lock))
+		f.plan(answer{"LOCK.RELEASE", refusal("NOPERM"), 0})
+		_, _ = hold.Release(ctx)
+		expect(t, "connections used again, but for that of what the server has yet", f.released, 2)
 	})
 }
 

@@ -64,10 +64,12 @@ func (o *Once) Get(ctx context.Context, maker func(ctx context.Context) ([]byte,
 		return nil, err
 	case hold.fence == 0:
 		return hold.result, nil
+	case hold.result != nil:
+		old = hold.result
 	}
 	made, err := o.make(ctx, hold, maker)
-	if made == nil && hold.result != nil {
-		return hold.result, nil
+	if made == nil && old != nil { // It may have ended since it was read.
+		return old, nil
 	}
 	return made, err
 }
