@@ -82,7 +82,7 @@ func TestACluster(t *testing.T) {
 		holder, waiter := locks.NewMutex("{b}x", minute), locks.NewMutex("{b}x", WithTries(forever))
 		must(t, holder.Lock())
 		refused(t, stale.NewMutex("{b}x").TryLock()) // It knows the nodes as they are now.
-		turn := func(mutex *Mutex) func() error { // They come in any order at the new node.
+		turn := func(mutex *Mutex) func() error {    // They come in any order at the new node.
 			return inBackground(t, func() error {
 				err := mutex.Lock()
 				_, failed := mutex.Unlock()

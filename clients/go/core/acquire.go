@@ -228,7 +228,9 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 	a.sent = time.Now()
 	a.known = a.sent
 	reply := client.send(within, over, command)[0]
-	a.result, reply = resultIn(reply)
+	if a.lock.Command == acquireOnce { // No other reply that is a text is a result.
+		a.result, reply = resultIn(reply)
+	}
 	if a.fence = number(reply); a.fence != 0 && time.Since(a.sent) > a.lock.span()/10 {
 		a.left = true // Whatever becomes of the renewal.
 		if renewed := a.renewAnew(ctx, over); number(renewed) == 0 || a.over() {

@@ -184,7 +184,7 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 		if conn := h.conn; conn != nil && h.forget() {
 			defer func() {
 				if err != nil {
-					conn.Close() // The server may still have the hold, which is to linger then, and not to last as long as an idle connection.
+					conn.Close() // The server may still have the hold, and an idle connection would keep it.
 				} else {
 					conn.Release()
 				}
@@ -223,7 +223,10 @@ func (h *Hold) goOn(ctx context.Context, until time.Time, release sending, left 
 			if newest, _ := releases.Load(key); newest != h {
 				return
 			}
-			if reply, _ := h.insist(context.WithoutCancel(ctx), time.Now(), release); !left(reply) {
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), Margin)
+			reply := release(within)
+			cancel()
+			if !left(reply) {
 				return
 			}
 		}

@@ -160,7 +160,7 @@ func lockOf(name string) string {
 	return "{" + name + "}:once"
 }
 
-// resultIn takes a reply to an acquire apart: the result that LOCK.ONCE may have, or nil, and a reply whose number is the fence, or 0.
+// resultIn takes a reply of LOCK.ONCE apart: the result, or nil, and a reply whose number is the fence, or 0.
 func resultIn(reply driver.Reply) (result []byte, fence driver.Reply) {
 	first, fence := reply.Value, reply
 	if both, ok := first.([]any); ok && len(both) == 2 {
