@@ -197,10 +197,9 @@ func (h *Hold) Release(ctx context.Context) (released bool, err error) {
 		<-h.asking
 	}
 	h.lock.Client.releases.Delete(claim{h.lock.Names[0], h.token})
-	release := h.sends("LOCK.RELEASE", options...)
-	reply, unheard := h.insist(ctx, lease, release)
+	reply, unheard := h.insist(ctx, lease, h.sends("LOCK.RELEASE", options...))
 	if passes(reply) {
-		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), release, passes)
+		h.goOn(ctx, cmp.Or(lease, time.Now().Add(h.lock.Expiry)), h.sends("LOCK.RELEASE", options...), passes)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
