@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, UnsupportedError
-from redis_lock_client.acquire import FAILOVER, RESENDS, Patience
+from redis_lock_client.acquire import AWAY, FAILOVER, Patience
 from redis_lock_client.lease import Lease
 from redis_lock_client.replies import WORDS, Kind, is_unknown_command, kind_of, word_of
 
@@ -77,9 +77,9 @@ def test_a_lease_counts_from_the_sending_less_the_drift(clock):
 @pytest.mark.parametrize(
     ("seconds", "is_roaming", "kind", "was_silent", "number", "total"),
     [
-        # A server that is away. Silence counts twice: each has taken a timeout.
-        (None, False, None, False, RESENDS, 3.15),
-        (None, False, None, True, RESENDS / 2, 2.1),
+        # A server that is away.
+        (None, False, None, False, 9, AWAY + 0.25),
+        (None, False, None, True, 9, AWAY + 0.25),
         # Where another may take over, but not beyond its own time.
         (None, True, None, False, 123, FAILOVER),
         (2, True, Kind.ELSEWHERE, False, 7, 2),

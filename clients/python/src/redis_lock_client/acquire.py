@@ -24,12 +24,11 @@ SLICE = 0.75
 # For how many seconds one command waits by a client that never times out, and how late its reply may be.
 LONGEST_SLICE = 30.0
 LATE = 5.0
-# How often in a row a request that got no answer is sent again, some three seconds in all. Silence counts twice.
-RESENDS = 6
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.5
-# For how many seconds of failures in a row it is sent again where another server may take over: of an acquire, and of
-# a release or a renewal.
+# For how many seconds of failures in a row a request that got no answer is sent again, and for how many where another
+# server may take over: of an acquire, and of a release or a renewal.
+AWAY = 3.0
 FAILOVER = 60.0
 FOLLOW = 10.0
 
@@ -52,9 +51,9 @@ class Patience:
         self._late = LATE if socket_timeout is None else socket_timeout - self._slice
         self._at_once = socket_timeout or LATE
         self._is_roaming = is_roaming
-        self._failover = failover
-        self._failures = self._refusals = 0
-        self._failing_since = 0.0
+        self._longest_failure = failover if is_roaming else AWAY
+        # In a row, with refusals. And when the first request failed that got no answer.
+        self._failures, self._failing_since = 0, math.inf
         # Whether a request said KEEP: then it may have left a place, which has to be given up.
         self.kept = False
         # Whether an answer got lost: what it was about may have been done.
@@ -83,29 +82,22 @@ class Patience:
     # Return the seconds until the same token asks again, None when it should not. Without a kind it got lost.
     def pause(self, kind: Kind | None, was_silent: bool = False) -> float | None:
         now, left = self._clock(), self.left_ms() / 1000
+        self._failures += 1
+        pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE, left)
         if kind is Kind.TEMPORARY:
-            self._refusals += 1
-            return self._growing(self._refusals, LONGEST_PAUSE, left) if left else None
+            return pause if left else None
         self.was_lost = self.was_lost or kind is None
-        if not self._failures:
-            self._failing_since = now
-        is_first, self._failures = not self._failures, self._failures + (2 if was_silent else 1)
+        is_first = self._failing_since == math.inf
+        self._failing_since = min(self._failing_since, now)
         # A request that does not wait is sent a second time only, because its reply was lost. A silent server would
         # take as long again, unless another one takes over.
         if not left:
             return 0 if is_first and (self._is_roaming or not was_silent) else None
-        if self._is_roaming:
-            is_over = now - self._failing_since > self._failover
-            return None if is_over else self._growing(self._failures, LONGEST_PAUSE, left)
-        return None if self._failures > RESENDS else self._growing(self._failures, math.inf, left)
-
-    @staticmethod
-    def _growing(number: int, most: float, left: float) -> float:
-        return min(FIRST_PAUSE * 2.0 ** min(number - 1, 10), most, left)
+        return pause if now - self._failing_since <= self._longest_failure else None
 
     # An answer has come: failures in a row begin anew.
     def answered(self) -> None:
-        self._failures = self._refusals = 0
+        self._failures, self._failing_since = 0, math.inf
 
     # There is nothing left to wait for, and no place to give up.
     def ends(self) -> None:
