@@ -221,13 +221,10 @@ class Attempt:
         if before:
             now = yield from lock._held(self.token, hurry=hurry)
             if now and now.fence == before.fence:
-                if now.mode == before.mode:
-                    if not self.patience.kept or before.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
-                        return
-                    # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
-                    if (yield from lock._ask(*lock._request(self.token, now.ttl_ms), hurry=hurry)) is None:
-                        return
-                # It was converted, and nobody knows. Asking in the mode of before converts it back.
-                if (yield from lock._ask(*before.again(lock.name, self.token), hurry=hurry)) == before.fence:
+                if now.mode == before.mode and (now.mode == "exclusive" or not self.patience.kept):
+                    return
+                # LOCK.RELEASE would end the hold. To ask in the mode of before ends the place, and converts back.
+                again = before._replace(ttl_ms=now.ttl_ms).again(lock.name, self.token)
+                if (yield from lock._ask(*again, hurry=hurry)) == before.fence:
                     return
         yield from lock._each("LOCK.RELEASE", self.token, hurry=hurry)
