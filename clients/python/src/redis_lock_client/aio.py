@@ -101,6 +101,4 @@ class Semaphore(SemaphoreCore, Lock):
 
 
 class RWLock(RWCore):
-    __doc__ = RWCore.__doc__
-
     _reader, _writer = ReadLock, WriteLock

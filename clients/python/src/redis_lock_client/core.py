@@ -223,16 +223,11 @@ class Core(Sender):
     @Done
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Steps[Literal[True]]:
         """Extend the hold by so many seconds, from the end of its ttl or from now on."""
-        self._held_token("extend", needs_timeout=True)
-        return (yield from self._extend(additional_time, replace_ttl))
-
-    def _extend(self, additional_time: float, replace_ttl: bool) -> Steps[Literal[True]]:
-        """Extend the hold, by what its ttl is now or from now on."""
-        token = self._held_token("extend")
+        token = self._held_token("extend", needs_timeout=True)
         left_ms = 0 if replace_ttl else (yield from self._ttl_left_ms(token))
         return (yield from self._renewed("extend", token, ttl_ms(additional_time + left_ms / 1000)))
 
-    do_extend = Done(_extend)
+    do_extend = extend
 
     # Return what is left of the ttl. Nobody but the owner moves it, so it can be asked for before.
     def _ttl_left_ms(self, token: Any) -> Steps[float]:
