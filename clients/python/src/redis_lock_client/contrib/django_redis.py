@@ -19,7 +19,7 @@ from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
 from ..lock import Lock
-from ..once import call_now, refuse_what_runs_later
+from ..once import call_now
 from ..options import LockOptions
 from ..results import F, naming
 
@@ -62,7 +62,6 @@ def locked(name: str, *, cache: str = "default", **options: Unpack[LockOptions])
     """
 
     def decorate(function: F) -> F:
-        refuse_what_runs_later(function)
         name_of = naming(function, name)
 
         @functools.wraps(function)
