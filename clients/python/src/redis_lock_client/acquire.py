@@ -116,18 +116,16 @@ class Attempt:
         self.request = lock._request(self.token, self.ttl)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         self.before: Held | None = None
-        self._falls_back = False
         self._sleep = sleep
 
     # Return whether it was available in time. It ends the span of the wait.
     def run(self, seen: Span) -> Steps[bool]:
         lock, driver = self._lock, self._driver
-        if lock.fallback:
-            self._falls_back = yield from lock._retrying(self.patience, lock._falls_back)
+        falls_back = yield from lock._retrying(self.patience, lock._falls_back)
         if not self.is_own:
             self.before = yield from lock._retrying(self.patience, self._held_before)
         try:
-            granted = yield from (self.ask(self._by_set) if self._falls_back else lock._wait(self))
+            granted = yield from (self.ask(self._by_set) if falls_back else lock._wait(self))
             if not granted and self.patience.kept:
                 with contextlib.suppress(*driver.error):
                     yield from self.abandon()
@@ -155,7 +153,7 @@ class Attempt:
             if not any((yield from lock._each("LOCK.CHECK", self.token))):
                 return None
             # Of a string there is nothing more to know.
-            return UNKNOWN if self._falls_back else (yield from lock._held(self.token))
+            return UNKNOWN if lock._falls_back_now() else (yield from lock._held(self.token))
         except self._driver.errors.NoPermissionError:
             return UNKNOWN
 
@@ -182,7 +180,7 @@ class Attempt:
                 return False
             # A null at once is that of a request which has not waited in the server. An old client has no queue there.
             pause = max(0.0, asked + FIRST_PAUSE - time.monotonic())
-            if self._falls_back:
+            if lock._falls_back_now():
                 # Not all waiters at the same moment.
                 pause = random.uniform(0.5, 1) * self._sleep
             yield self._driver.sleep(min(pause, left_ms / 1000))
@@ -198,10 +196,7 @@ class Attempt:
                 fence = None
                 # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
                 if self.is_own:
-                    with contextlib.suppress(*self._driver.error):
-                        yield from lock._each("LOCK.RELEASE", self.token)
-                # All grants come too late for a ttl of a few milliseconds.
-                yield self._driver.sleep(min(FIRST_PAUSE, self.patience.left_ms() / 1000))
+                    yield from lock._each("LOCK.RELEASE", self.token)
         return fence, lease
 
     # Ask by SET NX PX.

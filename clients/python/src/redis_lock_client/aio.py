@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from .acquire import Attempt
-from .core import Core
+from .core import Core, Done
 from .driver import AsyncDriver
 from .keeper import AsyncKeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
@@ -65,9 +65,7 @@ class Lock(Core, Theirs):
         """Acquire, or raise LockError."""
         return await run_async(self._enter())
 
-    async def __aexit__(self, *_: object) -> None:
-        """Release."""
-        await run_async(self._exit())
+    __aexit__ = Done(Core._exit)
 
     async def acquire(
         self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None

@@ -21,7 +21,7 @@ class Done(Generic[P, T]):
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         # No method returns the steps themselves.
-        del steps.__annotations__["return"]
+        steps.__annotations__.pop("return", None)
 
         @functools.wraps(steps)
         def of_threads(lock: Any, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -97,7 +97,8 @@ class Core(Sender):
             raise LockError("Unable to acquire lock within the time specified", self.name)
         return self
 
-    def _exit(self) -> Steps[None]:
+    def _exit(self, *_: object) -> Steps[None]:
+        """Release."""
         try:
             yield from self._ends(self._release())
         except LockError:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from .core import Core
+from .core import Core, Done
 from .driver import SyncDriver
 from .keeper import KeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
@@ -32,9 +32,7 @@ class Lock(Core, Theirs):
         """Acquire, or raise LockError."""
         return run(self._enter())
 
-    def __exit__(self, *_: object) -> None:
-        """Release."""
-        run(self._exit())
+    __exit__ = Done(Core._exit)
 
     def acquire(
         self,

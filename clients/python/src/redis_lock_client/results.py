@@ -124,7 +124,6 @@ class ResultCore(Core):
         self._early_ms = -1 if seconds is None else int(min(seconds * 1000, self._keep_ms / 2))
         self._terms = () if seconds is None else ("EARLY", self._early_ms)
         self._early, self._pack, self._unpack, self._mark = early, pack, unpack, mark
-        self._since = 0.0
         # The value as it is stored, or None.
         self.found: Any = None
 
@@ -145,6 +144,7 @@ class ResultCore(Core):
         """Return the value, made by this call or by another one."""
         if not (yield from self._look()):
             return self._opened(self.found)
+        since = time.monotonic()
         kept = self._keeping(self, is_new=True)
         try:
             yield from kept.begin()
@@ -159,6 +159,8 @@ class ResultCore(Core):
             logger.warning("A new value of %r could not be made: the old one is used", self._result, exc_info=error)
             return self._opened(self.found)
         kept.stop()
+        if isinstance(self._early, XFetch):
+            self._early.made_in(time.monotonic() - since)
         yield from self._ends(self._store(value))
         return self._opened(value)
 
@@ -180,13 +182,10 @@ class ResultCore(Core):
             is_maker = yield from self._acquire(blocking_timeout=patience.left_ms() / 1000)
         if not is_maker and self.found is None:
             raise InProgressError("Unable to get the value within the time specified: it is being made", self.name)
-        self._since = time.monotonic()
         return is_maker
 
     # Store the value and release. One that comes too late is not stored: another caller may have made it since.
     def _store(self, value: bytes) -> Steps[None]:
-        if isinstance(self._early, XFetch):
-            self._early.made_in(time.monotonic() - self._since)
         token, lease, seen = self.local.token, self.local.lease, self.local.seen
         patience = self._patience(lease.left())
         lease.releases()
