@@ -143,7 +143,7 @@ class Attempt:
                 # for a token that was passed: its owner may have acquired again by then.
                 hurry = DEFAULT_TIMEOUT if self.is_own else IMPATIENCE
                 with contextlib.suppress(*driver.error):
-                    yield driver.finish(partial(self.abandon, hurry), IMPATIENCE, self.is_own)
+                    yield driver.finish(partial(self.abandon, hurry), self.is_own)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import AsyncMutex, Mutex, Steps, beside, finish, go_on, run, run_async
+from .steps import IMPATIENCE, AsyncMutex, Mutex, Steps, beside, finish, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -180,15 +180,15 @@ class SyncDriver(Driver):
         # Those that nobody uses at the moment, by process, for a child has its parent's, and by node.
         self._idle: dict[tuple[int, str], list[Any]] = {}
 
-    # Do it, here or in a thread that may go on by itself after so many seconds.
+    # Do it, here or in a thread that may go on by itself after `IMPATIENCE`.
     @staticmethod
-    def finish(make: Callable[[], Steps[Any]], seconds: float = 0, may_go_on: bool = False) -> None:
+    def finish(make: Callable[[], Steps[None]], may_go_on: bool = False) -> None:
         def work() -> None:
             with contextlib.suppress(Exception):
                 run(make())
 
         if may_go_on:
-            beside(work, "release", seconds)
+            beside(work, "release", IMPATIENCE)
         else:
             run(make())
 

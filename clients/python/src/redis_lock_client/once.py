@@ -10,6 +10,7 @@ from .driver import is_of_asyncio
 from .options import check_time
 from .steps import P, Steps, T, run, run_async
 
+
 class OnceOptions(TypedDict):
     """The times of a job, in seconds, and `fallback`."""
 
