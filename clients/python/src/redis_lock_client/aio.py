@@ -15,9 +15,8 @@ from .steps import Steps, run_async
 if TYPE_CHECKING:
     from redis.asyncio.lock import Lock as Theirs
 else:
-
-    class Theirs(*theirs("asyncio.lock", "Lock")):
-        """The lock of each library that is installed, so that `isinstance` holds."""
+    # The lock of each library that is installed, so that `isinstance` holds.
+    class Theirs(*theirs("asyncio.lock", "Lock")): ...
 
 
 class Lock(Core, Theirs):

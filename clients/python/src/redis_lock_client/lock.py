@@ -13,9 +13,8 @@ from .steps import run
 if TYPE_CHECKING:
     from redis.lock import Lock as Theirs
 else:
-
-    class Theirs(*theirs("lock", "Lock")):
-        """The lock of each library that is installed, so that `isinstance` holds."""
+    # The lock of each library that is installed, so that `isinstance` holds.
+    class Theirs(*theirs("lock", "Lock")): ...
 
 
 class Lock(Core, Theirs):
