@@ -137,10 +137,8 @@ class Subscriber:
                     # To subscribe again changes nothing, and needs no other right.
                     await self._send(next(iter(self._channels)))
                 is_quiet = message is None
-        except TimeoutError:
-            self._lose(self._errors.TimeoutError(SILENT))
         except Exception as error:
-            self._lose(error)
+            self._lose(self._errors.TimeoutError(SILENT) if isinstance(error, TimeoutError) else error)
         finally:
             self._lose(self._errors.ConnectionError(CLOSED))
             with contextlib.suppress(Exception):
