@@ -167,7 +167,7 @@ class KeepAlive(Keeping):
             beside(self._on_lost, "on_lost")
 
 
-# A thread that looks at the clock, and one that renews: more of these only if a server hangs.
+# A thread that looks at the clock, and one that renews: more of these, which stay, only if a server hangs.
 class Keeper:
     # Nothing is kept yet.
     def __init__(self) -> None:
@@ -222,11 +222,7 @@ class Keeper:
     def _renew(self) -> None:
         while True:
             with self._changed:
-                while not self._has_jobs.wait_for(lambda: self._jobs, 10 * TURN):
-                    # Those that were started because a server hung.
-                    if self._threads > 2:
-                        self._threads -= 1
-                        return
+                self._has_jobs.wait_for(lambda: self._jobs)
                 _, kept = self._jobs.popleft()
             run(kept.renew())
 

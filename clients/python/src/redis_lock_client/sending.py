@@ -131,15 +131,13 @@ class Sender:
         if self._falls_back_now():
             commands = [fallback.script(command, self.name, token, *args)]
         replies: list[Any] = yield self._send(*commands, **how)
-        for at, reply in enumerate(replies):
-            if isinstance(reply, Exception):
-                # A string that was written over the key has ended the hold.
-                if word_of(reply) != "WRONGTYPE":
-                    extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
-                    option = "the time of extend()" if extends else None
-                    raise (yield from self._told(reply, command, option)) from reply
-                replies[at] = None
-        return replies
+        for reply in replies:
+            # A string that was written over the key has ended the hold.
+            if isinstance(reply, Exception) and word_of(reply) != "WRONGTYPE":
+                extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
+                option = "the time of extend()" if extends else None
+                raise (yield from self._told(reply, command, option)) from reply
+        return [None if isinstance(reply, Exception) else reply for reply in replies]
 
     def _patience(self, seconds: float | None, failover: float = FOLLOW) -> Patience:
         return Patience(seconds, self._driver.socket_timeout, self._driver.is_roaming, failover)
