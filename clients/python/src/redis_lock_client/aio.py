@@ -27,7 +27,6 @@ class Lock(Core, Theirs):
     """
 
     _driver_class = AsyncDriver
-    _waits = ("block", "notify")
 
     def _send(self, *commands: tuple[Any, ...], **how: Any) -> Any:
         # One that waits would hold up the commands of others.

@@ -25,7 +25,6 @@ class Lock(Core, Theirs):
     """
 
     _driver_class = SyncDriver
-    _waits = ("block",)
 
     def __enter__(self) -> Self:
         """Acquire, or raise LockError."""

@@ -20,7 +20,7 @@ from .keeper import AsyncKeepAlive, KeepAlive
 from .lease import ttl_ms
 from .once import called, wrapping
 from .options import check_time
-from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, word_of
+from .replies import FingerprintError, InProgressError, Kind, word_of
 from .sending import logger
 from .steps import Steps
 
@@ -34,11 +34,6 @@ Key = str | Callable[..., str | bytes]
 
 # A name up to the end of its hash tag, by which a cluster finds the slot.
 _TAGGED = re.compile(r"[^{]*\{[^}]+\}")
-
-NEEDS_ONCE = (
-    "the server does not know LOCK.ONCE, which this needs and has no fallback for. Load the module redis-lock, from "
-    "0.4.0 on, with `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server"
-)
 
 
 class XFetch:
@@ -134,10 +129,6 @@ class ResultCore(Core):
             reply = [reply, None]
         self.found, fence = reply if isinstance(reply, list) else (None, reply)
         return fence
-
-    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
-        told = yield from super()._told(error, command, option)
-        return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
 
     @Done
     def take(self, make: Callable[[], Any]) -> Steps[Any]:
