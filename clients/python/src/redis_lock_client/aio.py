@@ -65,11 +65,7 @@ class Lock(Core, Theirs):
 
     __aexit__ = Done(Core._exit)
 
-    async def acquire(
-        self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
-    ) -> bool:
-        """Take the lock and return True, or return False when it was not available in time."""
-        return await run_async(self._acquire(blocking, blocking_timeout, token))
+    acquire = Done(Core._acquire)
 
     def keep_alive(self) -> AsyncKeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""

@@ -113,6 +113,7 @@ class Core(Sender):
         token: str | bytes | None = None,
         sleep: float | None = None,
     ) -> Steps[bool]:
+        """Take the lock and return True, or return False when it was not available in time."""
         blocking = self.blocking if blocking is None else blocking
         timeout = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         seen = Span("wait", self.name)
