@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from . import aio, lock
 
 
+# A method that is written once, by its steps. In asyncio it is a coroutine function.
 class Done(Generic[P, T]):
-    """A method that is written once, by its steps. In asyncio it is a coroutine function."""
-
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         # No method returns the steps themselves.
         steps.__annotations__.pop("return", None)
@@ -42,9 +41,8 @@ class Done(Generic[P, T]):
         return method.__get__(lock, kind)
 
 
+# An exclusive lock of either kind.
 class Core(Sender):
-    """An exclusive lock of either kind."""
-
     @property
     def fence(self) -> int | None:
         """The number of this hold, larger than any before it: send it with every write.

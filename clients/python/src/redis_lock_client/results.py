@@ -84,9 +84,8 @@ def lock_key(name: str | bytes) -> str | bytes:
     return f"{name}:once" if _TAGGED.match(name) else f"{{{name}}}:once"
 
 
+# The lock under which a value is made, and what is known of the value.
 class ResultCore(Core):
-    """The lock under which a value is made, and what is known of the value."""
-
     ACQUIRE = "LOCK.ONCE"
     # What renews while the maker works.
     _keeping: ClassVar[Any]
@@ -130,9 +129,9 @@ class ResultCore(Core):
         self.found, fence = reply if isinstance(reply, list) else (None, reply)
         return fence
 
+    # Return the value, made by this call or by another one.
     @Done
     def take(self, make: Callable[[], Any]) -> Steps[Any]:
-        """Return the value, made by this call or by another one."""
         if not (yield from self._look()):
             return self._opened(self.found)
         since = time.monotonic()

@@ -35,9 +35,8 @@ class HoldOfThread(Hold, local):
     pass
 
 
+# The options of a lock, and how commands about its keys are sent.
 class Sender:
-    """The options of a lock, and how commands about its keys are sent."""
-
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
     # The option from which the ttl is.
