@@ -52,8 +52,7 @@ class Lock(Core, Theirs):
         fence: int | None = reply if isinstance(reply, int) else None
         if fence is not None or not left:
             return fence
-        if listener.is_at_the_primary():
-            fence = yield listener.hear(patience.left_ms())
+        fence = yield listener.hear(patience.left_ms())
         if fence is not None and not listener.trusts_messages:
             # Without waiting, and so that the place stays: what says no has not granted it.
             fence = yield from ask(*keep)

@@ -175,16 +175,12 @@ class Listener:
             self.tell(None)
         return channel
 
-    # Return whether the subscription is where the client's commands go. If not, it ends.
-    def is_at_the_primary(self) -> bool:
-        address, connection = self._listeners.primary_address(self._key), self.subscriber.connection
-        if address in (None, (connection.host, connection.port)):
-            return True
-        self.subscriber.close()
-        return False
-
     # Return the fence of the grant, or None when the time is over or it has to be asked again.
     async def hear(self, left_ms: float) -> int | None:
+        address, connection = self._listeners.primary_address(self._key), self.subscriber.connection
+        if address not in (None, (connection.host, connection.port)):
+            # The client's commands go to another server now: all who listen here are to ask again.
+            self.subscriber.close()
         # Unlike wait_for, this swallows no cancellation.
         await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
         return self._heard.result() if self._heard.done() else None
