@@ -31,6 +31,8 @@ LONGEST_PAUSE = 0.5
 AWAY = 3.0
 FAILOVER = 60.0
 FOLLOW = 10.0
+# And how often at least: several connections may have fallen silent.
+RESENDS = 3
 
 
 # How long something is still tried, and in what slices.
@@ -93,7 +95,8 @@ class Patience:
         # take as long again, unless another one takes over.
         if not left:
             return 0 if is_first and (self._is_roaming or not was_silent) else None
-        return pause if now - self._failing_since <= self._longest_failure else None
+        is_over = now - self._failing_since > self._longest_failure and self._failures > RESENDS
+        return None if is_over else pause
 
     # An answer has come: failures in a row begin anew.
     def answered(self) -> None:
