@@ -159,9 +159,8 @@ class Core(Sender):
             raise
         except BaseException:
             # It may not have been sent. To do it twice does no harm.
-            if self.local.token is not None:
-                with contextlib.suppress(*self._driver.error):
-                    yield self._driver.finish(self._release)
+            with contextlib.suppress(*self._driver.error):
+                yield self._driver.finish(self._release)
             raise
 
     @Done

@@ -113,10 +113,8 @@ class Subscriber:
 
     async def _send(self, channel: bytes) -> None:
         await asyncio.shield(self._connected)
-        try:
-            await self.connection.send_command(self._subscribe, channel)
-        except Exception:
-            self.close()
+        # If this fails, what listens finds out, too.
+        await self.connection.send_command(self._subscribe, channel)
 
     async def _listen(self) -> None:
         try:
