@@ -72,7 +72,7 @@ async def test_two_thousand_tasks_wait_over_two_connections(server, client, monk
 
 
 async def test_a_new_primary_is_found_when_the_old_one_accepts_and_says_nothing(server, proxy, monkeypatch):
-    monkeypatch.setattr("redis_lock_client.acquire.LATE", 0.3)
+    monkeypatch.setattr("redis_lock_client.acquire.DEFAULT_TIMEOUT", 0.3)
     proxy.pause()
     ports = [proxy.port]
 

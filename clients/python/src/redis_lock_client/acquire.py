@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
-# For how many seconds one command waits by a client that never times out, and how late its reply may be.
+# For how many seconds one command waits by a client that never times out.
 LONGEST_SLICE = 30.0
-LATE = 5.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.5
 # For how many seconds of failures in a row a request that got no answer is sent again, and for how many where another
@@ -50,8 +49,8 @@ class Patience:
         self._clock = clock
         self._end = math.inf if seconds is None else clock() + seconds
         self._slice = LONGEST_SLICE if socket_timeout is None else socket_timeout * SLICE
-        self._late = LATE if socket_timeout is None else socket_timeout - self._slice
-        self._at_once = socket_timeout or LATE
+        self._late = DEFAULT_TIMEOUT if socket_timeout is None else socket_timeout - self._slice
+        self._at_once = socket_timeout or DEFAULT_TIMEOUT
         self._is_roaming = is_roaming
         self._longest_failure = failover if is_roaming else AWAY
         # In a row, with refusals. And when the first request failed that got no answer.

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from .acquire import LATE
 from .driver import DEFAULT_TIMEOUT, SILENT, AsyncDriver, Command
 from .replies import Kind
 from .steps import go_on
@@ -65,7 +64,7 @@ class Line:
 
     async def _answers(self, commands: list[Command]) -> list[Any]:
         if self._driver.is_cluster:
-            within = None if self._driver.socket_timeout else LATE
+            within = None if self._driver.socket_timeout else DEFAULT_TIMEOUT
             sends = [self._driver.send(self._client, [command], within) for command in commands]
             each = await asyncio.gather(*sends, return_exceptions=True)
             return [answer if isinstance(answer, BaseException) else answer[0] for answer in each]
@@ -271,7 +270,7 @@ class Listeners:
         except self.driver.error as error:
             if self.driver.kind_of(error) is Kind.FINAL:
                 raise
-            await asyncio.wait([self.driver.find(self._client, key)], timeout=LATE)
+            await asyncio.wait([self.driver.find(self._client, key)], timeout=DEFAULT_TIMEOUT)
             raise self.driver.errors.ConnectionError(f"no subscription: {error}") from error
         return channel, subscriber
 
