@@ -43,22 +43,18 @@ def lock_of_job(redis: Any, name: str | bytes, *, at_most: float, at_least: floa
     return once
 
 
-# Call a function that a sync lock is held for. An async function and a generator have only returned by then, and would
-# run after the release.
-def call_now(function: Callable[[], T]) -> T:
+# Return what a function returns that a lock is held for, or in asyncio what leads to it. Under a sync lock an async
+# function and a generator have only begun by then, and would run after the release.
+def called(redis: Any, function: Callable[[], Any]) -> Any:
     result = function()
-    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+    runs_later = inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
+    if runs_later and not is_of_asyncio(redis):
         if inspect.iscoroutine(result):
             # It says nothing more about never having been awaited.
             result.close()
         text = "is async or a generator, and would run after the lock is released"
         raise TypeError(f"{function} {text}. Async functions need the locks in redis_lock_client.asyncio")
     return result
-
-
-# Return what the function returns, or in asyncio what leads to it.
-def called(redis: Any, function: Callable[[], Any]) -> Any:
-    return function() if is_of_asyncio(redis) else call_now(function)
 
 
 def run_once(redis: Any, name: str | bytes, job: Callable[[], Any], **options: Unpack[OnceOptions]) -> Any:
