@@ -44,7 +44,7 @@ def lock_of_job(redis: Any, name: str | bytes, *, at_most: float, at_least: floa
 
 
 # Return what a function returns that a lock is held for, or in asyncio what leads to it. Under a sync lock an async
-# function and a generator have only begun by then, and would run after the release.
+# function or a generator has done nothing by then, and would run after the release.
 def called(redis: Any, function: Callable[[], Any]) -> Any:
     result = function()
     runs_later = inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
