@@ -53,7 +53,7 @@ class Patience:
         self._at_once = socket_timeout or DEFAULT_TIMEOUT
         self._is_roaming = is_roaming
         self._longest_failure = failover if is_roaming else AWAY
-        # In a row, with refusals. And when the first request failed that got no answer.
+        # In a row: refusals, or requests that got no answer. And when the first of these failed.
         self._failures, self._failing_since = 0, math.inf
         # Whether a request said KEEP: then it may have left a place, which has to be given up.
         self.kept = False
@@ -83,13 +83,18 @@ class Patience:
     # Return the seconds until the same token asks again, None when it should not. Without a kind it got lost.
     def pause(self, kind: Kind | None, was_silent: bool = False) -> float | None:
         now, left = self._clock(), self.left_ms() / 1000
+        is_refused = kind is Kind.TEMPORARY
+        is_first = not is_refused and self._failing_since == math.inf
+        if is_refused:
+            # That is an answer.
+            self._failing_since = math.inf
+        elif is_first:
+            self._failures, self._failing_since = 0, now
         self._failures += 1
         pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE, left)
-        if kind is Kind.TEMPORARY:
+        if is_refused:
             return pause if left else None
         self.was_lost = self.was_lost or kind is None
-        is_first = self._failing_since == math.inf
-        self._failing_since = min(self._failing_since, now)
         # A request that does not wait is sent a second time only, because its reply was lost. A silent server would
         # take as long again, unless another one takes over.
         if not left:
@@ -218,10 +223,14 @@ class Attempt:
         if before:
             now = yield from lock._held(self.token, hurry=hurry)
             if now and now.fence == before.fence:
-                if now.mode == before.mode and (now.mode == "exclusive" or not self.patience.kept):
-                    return
-                # LOCK.RELEASE would end the hold. To ask in the mode of before ends the place, and converts back.
-                again = before._replace(ttl_ms=now.ttl_ms).again(lock.name, self.token)
-                if (yield from lock._ask(*again, hurry=hurry)) == before.fence:
+                if now.mode == before.mode:
+                    if not self.patience.kept or now.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
+                        return
+                    # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted. To
+                    # ask in the mode of before would set the ttl, which the owner may just have renewed, and no LINGER.
+                    if (yield from lock._ask(*lock._request(self.token, now.ttl_ms), hurry=hurry)) is None:
+                        return
+                # It was converted, and nobody knows. Asking in the mode of before converts it back.
+                if (yield from lock._ask(*before.again(lock.name, self.token), hurry=hurry)) == before.fence:
                     return
         yield from lock._each("LOCK.RELEASE", self.token, hurry=hurry)

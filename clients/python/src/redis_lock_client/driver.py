@@ -202,8 +202,7 @@ class SyncDriver(Driver):
         key, decodes = key_of(commands[0]), how.get("decodes", False)
         try:
             node = client.get_node_from_key(key)
-            pool = getattr(client, f"get_{self.library}_connection")(node).connection_pool
-            replies = self._send_to(node.name, pool, commands, within, **how)
+            replies = self._send_to(node.name, self._pool_of(client, node), commands, within, **how)
         except self.error as error:
             # Let the client find out who has the slot now. It changes nothing.
             if self.socket_timeout or not isinstance(error, self.errors.TimeoutError):
@@ -215,6 +214,20 @@ class SyncDriver(Driver):
             run(self._route(client, command, decodes)) if isinstance(reply, elsewhere) else reply
             for command, reply in zip(commands, replies, strict=True)
         ]
+
+    def _pool_of(self, client: Any, node: Any) -> Any:
+        return getattr(client, f"get_{self.library}_connection")(node).connection_pool
+
+    def _route(self, client: Any, command: Command, decodes: bool) -> Steps[Any]:
+        try:
+            return (yield from super()._route(client, command, decodes))
+        except self.error:
+            raise
+        except BaseException:
+            # Between sending and reading the libraries close nothing: the user's next command would read our reply.
+            for node in client.get_nodes():
+                self._pool_of(client, node).disconnect(inuse_connections=False)
+            raise
 
     def _send_to(self, node: str, pool: Any, commands: Sequence[Command], within: Any, **how: Any) -> list[Any]:
         # The user's client may wait for a silent server without end.

@@ -242,6 +242,7 @@ class AsyncKeepAlive(Keeping):
     """
 
     _clock: asyncio.TimerHandle | None = None
+    _renewing: "asyncio.Task[None] | None" = None
     _is_lost = False
 
     async def __aenter__(self) -> Self:
@@ -283,9 +284,12 @@ class AsyncKeepAlive(Keeping):
     # One that is under way when the context ends comes to its end: cancelled, it would cut the connection that a hold
     # with linger is bound to, or come after the release.
     def _start_renewal(self) -> None:
-        go_on(run_async(self.renew()))
+        self._renewing = go_on(run_async(self.renew()))
 
     def _tell(self) -> None:
+        # What is lost is not prolonged, and its release waits for no connection that has fallen silent.
+        if self._renewing:
+            self._renewing.cancel()
         # The maker of a value goes on: its own caller wants it.
         if not self._is_new:
             self._is_lost = True

@@ -285,8 +285,12 @@ class Listeners:
 
     # Pass on a message of the module.
     def heard(self, message: bytes) -> None:
-        event, fence_text, length, rest = message.split(b" ", 3)
-        fence, key, token = int(fence_text), rest[: int(length)], rest[int(length) + 1 :]
+        try:
+            event, fence_text, length, rest = message.split(b" ", 3)
+            fence, key, token = int(fence_text), rest[: int(length)], rest[int(length) + 1 :]
+        except ValueError:
+            # Not from the module: others may publish here, too.
+            return
         waiting = self._waiting.get((key, token), ())
         # As the reply to a request that blocks.
         said = "CANCELLED the wait was ended by LOCK.CANCEL"

@@ -10,6 +10,12 @@ from .driver import is_of_asyncio
 from .options import check_time
 from .steps import P, Steps, T, run, run_async
 
+# Of a function that a sync lock is to be held for.
+RUNS_LATER = (
+    "is async or a generator, and would run after the lock is released. "
+    "Async functions need the locks in redis_lock_client.asyncio"
+)
+
 
 class OnceOptions(TypedDict):
     """The times of a job, in seconds, and `fallback`."""
@@ -43,17 +49,23 @@ def lock_of_job(redis: Any, name: str | bytes, *, at_most: float, at_least: floa
     return once
 
 
-# Return what a function returns that a lock is held for, or in asyncio what leads to it. Under a sync lock an async
-# function or a generator has done nothing by then, and would run after the release.
+# Raise TypeError for an async function or a generator, unless the client is for asyncio. To find it out by a call only
+# would leave a hold for `at_least` behind.
+def refuse_what_runs_later(function: Callable[..., Any], redis: Any = None) -> None:
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if not is_of_asyncio(redis) and any(is_of_kind(function) for is_of_kind in kinds):
+        raise TypeError(f"{function} {RUNS_LATER}")
+
+
+# Return what a function returns that a lock is held for, or in asyncio what leads to it. Under a sync lock what is
+# still to be awaited is refused: no look at a function finds all of those that return it.
 def called(redis: Any, function: Callable[[], Any]) -> Any:
     result = function()
-    runs_later = inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)
-    if runs_later and not is_of_asyncio(redis):
+    if inspect.isawaitable(result) and not is_of_asyncio(redis):
         if inspect.iscoroutine(result):
             # It says nothing more about never having been awaited.
             result.close()
-        text = "is async or a generator, and would run after the lock is released"
-        raise TypeError(f"{function} {text}. Async functions need the locks in redis_lock_client.asyncio")
+        raise TypeError(f"{function} has returned an awaitable: it {RUNS_LATER}")
     return result
 
 
@@ -64,6 +76,7 @@ def run_once(redis: Any, name: str | bytes, job: Callable[[], Any], **options: U
     job that fails has run. A job that took longer than `at_most` is told by a warning of the logger
     `redis_lock_client`. With a client for asyncio the job is a coroutine function, and the call is to be awaited.
     """
+    refuse_what_runs_later(job, redis)
     once = lock_of_job(redis, name, **options)
 
     def steps() -> Steps[TaskResult[Any]]:
@@ -82,6 +95,7 @@ def wrapping(redis: Any, function: Callable[P, Any], call: Callable[P, Any]) -> 
     async def call_later(*args: P.args, **kwargs: P.kwargs) -> Any:
         return await call(*args, **kwargs)
 
+    refuse_what_runs_later(function, redis)
     return functools.wraps(function)(call_later if is_of_asyncio(redis) else call)
 
 

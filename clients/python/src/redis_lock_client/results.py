@@ -18,7 +18,7 @@ from .core import Core, Done
 from .driver import is_of_asyncio
 from .keeper import AsyncKeepAlive, KeepAlive
 from .lease import ttl_ms
-from .once import called, wrapping
+from .once import called, refuse_what_runs_later, wrapping
 from .options import check_time
 from .replies import FingerprintError, InProgressError, Kind, word_of
 from .sending import logger
@@ -236,6 +236,7 @@ def once(redis: Any, name: str | bytes, make: Callable[[], Any], **options: Unpa
     meanwhile gets its value, which is not stored. A server without LOCK.ONCE raises UnsupportedError or
     ModuleMissingError.
     """
+    refuse_what_runs_later(make, redis)
     return result_of(redis, name, **options).take(make)
 
 

@@ -106,15 +106,18 @@ def go_on(doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
 # Do it to its end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
 # The caller waits for `IMPATIENCE` at most. Then it goes on by itself, if it may.
 async def finish(make: Callable[[], Steps[None]], may_go_on: bool = True) -> None:
+    end = time.monotonic() + IMPATIENCE
+
     async def work() -> None:
         # The loop may be about to end, and waits for this task. What is done twice does no harm.
-        for _ in range(2 if may_go_on else 0):
+        for _ in range(2):
             with contextlib.suppress(asyncio.CancelledError):
                 return await run_async(make())
+            if not may_go_on and time.monotonic() >= end:
+                raise asyncio.CancelledError
         await run_async(make())
 
     task = go_on(work())
-    end = time.monotonic() + IMPATIENCE
     cancelled: asyncio.CancelledError | None = None
     while not task.done() and (left := end - time.monotonic()) > 0:
         try:

@@ -19,7 +19,7 @@ from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
 from ..lock import Lock
-from ..once import called
+from ..once import called, refuse_what_runs_later
 from ..options import LockOptions
 from ..results import F, naming
 
@@ -62,6 +62,7 @@ def locked(name: str, *, cache: str = "default", **options: Unpack[LockOptions])
     """
 
     def decorate(function: F) -> F:
+        refuse_what_runs_later(function)
         name_of = naming(function, name)
 
         @functools.wraps(function)
