@@ -151,9 +151,11 @@ def test_a_decorated_function_holds_the_lock_of_its_arguments(server, cache):
     assert pay(7) == "7 eur"
     assert pay.__doc__ == "Pay it."
     assert not server.admin.exists("app:1:invoice:7")
-    for function in (later, generates, lambda: later()):
+    for function in (later, generates, generates_later):
         with pytest.raises(TypeError, match="async"):
-            locked("invoice", timeout=30)(function)()
+            locked("invoice", timeout=30)(function)
+    with pytest.raises(TypeError, match="async"):
+        locked("invoice", timeout=30)(lambda: later())()
 
 
 @pytest.fixture

@@ -100,6 +100,13 @@ def test_after_a_failure_it_is_asked_again(clock, seconds, is_roaming, kind, was
     assert paused == pytest.approx(total, rel=0.02)
 
 
+def test_a_refusal_ends_the_failures_in_a_row(clock):
+    patience = Patience(60, clock=clock)
+    for kind in (None, *[Kind.TEMPORARY] * 9, None):
+        assert patience.pause(kind)
+        clock.now += 1
+
+
 def test_a_wait_goes_in_slices(clock):
     patience = Patience(10, socket_timeout=4, clock=clock)
     assert (patience.block(5000), patience.within()) == (("BLOCK", 3000, "KEEP", 5000), 4)
