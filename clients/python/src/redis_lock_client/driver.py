@@ -293,9 +293,9 @@ class AsyncDriver(Driver):
             else:
                 # To connect takes several ways. A pool that lets its callers wait does so until their time is over.
                 limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
-                waits = how.get("may_wait", 0) if self._waits else 0
+                waits = how.get("may_wait") if self._waits else None
                 # Two limits: one that is just over cannot be moved, and the connection would be lost to its pool.
-                async with asyncio.timeout(max(waits, limit)):
+                async with asyncio.timeout(limit if waits is None else max(waits, within or limit)):
                     connection, give = await self._take(**how)
                 async with asyncio.timeout(within):
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
