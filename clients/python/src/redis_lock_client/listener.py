@@ -265,14 +265,21 @@ class Listeners:
         try:
             await self._client.initialize()
             node = self._client.get_node_from_key(key)
+            if (known := self._subscribers.get(node.name)) and known.is_lost:
+                # The node may hang: another one that has taken over is found sooner than its silence ends.
+                await self._find(key)
+                node = self._client.get_node_from_key(key)
             subscriber = self._subscriber(node.name, node, "SSUBSCRIBE")
             await subscriber.subscribe(channel)
         except self.driver.error as error:
             if self.driver.kind_of(error) is Kind.FINAL:
                 raise
-            await asyncio.wait([self.driver.find(self._client, key)], timeout=DEFAULT_TIMEOUT)
+            await self._find(key)
             raise self.driver.errors.ConnectionError(f"no subscription: {error}") from error
         return channel, subscriber
+
+    async def _find(self, key: bytes) -> None:
+        await asyncio.wait([self.driver.find(self._client, key)], timeout=DEFAULT_TIMEOUT)
 
     # Return the subscriber to a node, whose connections are those of this pool.
     def _subscriber(self, node: str, pool: Any, subscribe: str) -> Subscriber:
