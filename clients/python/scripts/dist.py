@@ -26,7 +26,7 @@ import sys
 from importlib.metadata import version
 from redis_lock_client import Lock
 from redis_lock_client.libraries import INSTALLED
-(library,) = INSTALLED.values()
+(library,) = map(sys.modules.get, INSTALLED)
 with Lock(library.from_url(sys.argv[1]), "stock", timeout=30) as lock:
     assert lock.fence > 0 and lock.check() == lock.fence
 print(f"redis-lock-client {version('redis-lock-client')} with {library.__name__} {library.__version__}: took a lock")

@@ -68,6 +68,8 @@ def test_an_upgrade_that_gives_up_leaves_the_share_and_no_place(server, client, 
         assert not server.waiters("page")
         assert server.mode("page") == "shared"
         assert one.owned()
+        # To ask for the share again would set its ttl, and end its linger.
+        assert server.calls("rwlock.rlock") == 2
         # An absent writer would keep it out.
         assert page.read().acquire(blocking=False)
 

@@ -154,6 +154,9 @@ def test_a_decorated_function_holds_the_lock_of_its_arguments(server, cache):
     for function in (later, generates, lambda: later()):
         with pytest.raises(TypeError, match="async"):
             locked("invoice", timeout=30)(function)()
+    # Where it is decorated.
+    with pytest.raises(TypeError, match="async"):
+        locked("invoice", timeout=30)(later)
 
 
 @pytest.fixture

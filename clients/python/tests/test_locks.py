@@ -111,7 +111,7 @@ def test_a_pool_that_others_use_up_stops_no_renewal_and_no_release(server, way, 
 
 @pytest.mark.parametrize("is_cut", [False, True], ids=["its wait goes on", "its time is over"])
 def test_without_socket_timeout_a_connection_that_falls_silent_holds_nobody_up(server, proxy, way, is_cut, monkeypatch):
-    for name in ("acquire.LATE", "acquire.LONGEST_SLICE", "driver.DEFAULT_TIMEOUT", "listener.DEFAULT_TIMEOUT"):
+    for name in ("acquire.LONGEST_SLICE", *(f"{part}.DEFAULT_TIMEOUT" for part in ("acquire", "driver", "listener"))):
         monkeypatch.setattr(f"redis_lock_client.{name}", 0.3)
     held = Lock(server.admin, "stock", timeout=30)
     held.acquire()

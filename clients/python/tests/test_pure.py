@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from redis_lock_client import LockCancelledError, LockError, LockNotOwnedError, ModuleMissingError, UnsupportedError
-from redis_lock_client.acquire import FAILOVER, RESENDS, Patience
+from redis_lock_client.acquire import AWAY, FAILOVER, RESENDS, Patience
 from redis_lock_client.lease import Lease
 from redis_lock_client.replies import WORDS, Kind, is_unknown_command, kind_of, word_of
 
@@ -77,9 +77,9 @@ def test_a_lease_counts_from_the_sending_less_the_drift(clock):
 @pytest.mark.parametrize(
     ("seconds", "is_roaming", "kind", "was_silent", "number", "total"),
     [
-        # A server that is away. Silence counts twice: each has taken a timeout.
-        (None, False, None, False, RESENDS, 3.15),
-        (None, False, None, True, RESENDS / 2, 2.1),
+        # A server that is away, and one whose silence takes its time.
+        (None, False, None, False, 9, AWAY + 0.25),
+        (None, False, None, True, RESENDS, 0.35),
         # Where another may take over, but not beyond its own time.
         (None, True, None, False, 123, FAILOVER),
         (2, True, Kind.ELSEWHERE, False, 7, 2),
@@ -95,9 +95,16 @@ def test_a_lease_counts_from_the_sending_less_the_drift(clock):
 def test_after_a_failure_it_is_asked_again(clock, seconds, is_roaming, kind, was_silent, number, total):
     patience, count, paused = Patience(seconds, is_roaming=is_roaming, clock=clock), 0, 0.0
     while (pause := patience.pause(kind, was_silent)) is not None and count < 1_000:
-        count, paused, clock.now = count + 1, paused + pause, clock.now + max(pause, 0.001)
+        count, paused, clock.now = count + 1, paused + pause, clock.now + pause + (5 if was_silent else 0.001)
     assert count == number
     assert paused == pytest.approx(total, rel=0.02)
+
+
+def test_a_refusal_ends_the_failures_in_a_row(clock):
+    patience = Patience(60, clock=clock)
+    for kind in (None, *[Kind.TEMPORARY] * 9, None):
+        assert patience.pause(kind)
+        clock.now += 1
 
 
 def test_a_wait_goes_in_slices(clock):

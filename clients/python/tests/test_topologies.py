@@ -136,7 +136,7 @@ def test_cluster_several_keys_share_a_slot(cluster, way):
 
 
 def test_cluster_without_socket_timeout_a_wait_outlives_a_connection_that_falls_silent(cluster, way, monkeypatch):
-    for name in ("acquire.LONGEST_SLICE", "acquire.LATE", "listener.LATE", "listener.DEFAULT_TIMEOUT"):
+    for name in ("acquire.LONGEST_SLICE", "acquire.DEFAULT_TIMEOUT", "listener.DEFAULT_TIMEOUT"):
         monkeypatch.setattr(f"redis_lock_client.{name}", 0.3)
     node = cluster.nodes[2]
     with Proxy(node.port) as proxy:

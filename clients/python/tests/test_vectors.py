@@ -26,7 +26,7 @@ class MakerError(Exception):
 
 
 # The first class of an error counts.
-RESULTS = {
+RESULTS: dict[type[Exception], str] = {
     ModuleMissingError: "missing",
     LockCancelledError: "cancelled",
     LockNotOwnedError: "lost",

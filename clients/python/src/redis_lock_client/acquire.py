@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 # The share of the client's socket timeout for which one command waits. The rest is for the way there and back.
 SLICE = 0.75
-# For how many seconds one command waits by a client that never times out, and how late its reply may be.
+# For how many seconds one command waits by a client that never times out.
 LONGEST_SLICE = 30.0
-LATE = 5.0
-# How often in a row a request that got no answer is sent again, some three seconds in all. Silence counts twice.
-RESENDS = 6
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.5
-# For how many seconds of failures in a row it is sent again where another server may take over: of an acquire, and of
-# a release or a renewal.
+# For how many seconds of failures in a row a request that got no answer is sent again, and for how many where another
+# server may take over: of an acquire, and of a release or a renewal.
+AWAY = 3.0
 FAILOVER = 60.0
 FOLLOW = 10.0
+# And how often at least: several connections may have fallen silent.
+RESENDS = 3
 
 
 # How long something is still tried, and in what slices.
@@ -49,12 +49,12 @@ class Patience:
         self._clock = clock
         self._end = math.inf if seconds is None else clock() + seconds
         self._slice = LONGEST_SLICE if socket_timeout is None else socket_timeout * SLICE
-        self._late = LATE if socket_timeout is None else socket_timeout - self._slice
-        self._at_once = socket_timeout or LATE
+        self._late = DEFAULT_TIMEOUT if socket_timeout is None else socket_timeout - self._slice
+        self._at_once = socket_timeout or DEFAULT_TIMEOUT
         self._is_roaming = is_roaming
-        self._failover = failover
-        self._failures = self._refusals = 0
-        self._failing_since = 0.0
+        self._longest_failure = failover if is_roaming else AWAY
+        # In a row: refusals, or requests that got no answer. And when the first of these failed.
+        self._failures, self._failing_since = 0, math.inf
         # Whether a request said KEEP: then it may have left a place, which has to be given up.
         self.kept = False
         # Whether an answer got lost: what it was about may have been done.
@@ -83,29 +83,28 @@ class Patience:
     # Return the seconds until the same token asks again, None when it should not. Without a kind it got lost.
     def pause(self, kind: Kind | None, was_silent: bool = False) -> float | None:
         now, left = self._clock(), self.left_ms() / 1000
-        if kind is Kind.TEMPORARY:
-            self._refusals += 1
-            return self._growing(self._refusals, LONGEST_PAUSE, left) if left else None
+        is_refused = kind is Kind.TEMPORARY
+        is_first = not is_refused and self._failing_since == math.inf
+        if is_refused:
+            # That is an answer.
+            self._failing_since = math.inf
+        elif is_first:
+            self._failures, self._failing_since = 0, now
+        self._failures += 1
+        pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE, left)
+        if is_refused:
+            return pause if left else None
         self.was_lost = self.was_lost or kind is None
-        if not self._failures:
-            self._failing_since = now
-        is_first, self._failures = not self._failures, self._failures + (2 if was_silent else 1)
         # A request that does not wait is sent a second time only, because its reply was lost. A silent server would
         # take as long again, unless another one takes over.
         if not left:
             return 0 if is_first and (self._is_roaming or not was_silent) else None
-        if self._is_roaming:
-            is_over = now - self._failing_since > self._failover
-            return None if is_over else self._growing(self._failures, LONGEST_PAUSE, left)
-        return None if self._failures > RESENDS else self._growing(self._failures, math.inf, left)
-
-    @staticmethod
-    def _growing(number: int, most: float, left: float) -> float:
-        return min(FIRST_PAUSE * 2.0 ** min(number - 1, 10), most, left)
+        is_over = now - self._failing_since > self._longest_failure and self._failures > RESENDS
+        return None if is_over else pause
 
     # An answer has come: failures in a row begin anew.
     def answered(self) -> None:
-        self._failures = self._refusals = 0
+        self._failures, self._failing_since = 0, math.inf
 
     # There is nothing left to wait for, and no place to give up.
     def ends(self) -> None:
@@ -124,18 +123,16 @@ class Attempt:
         self.request = lock._request(self.token, self.ttl)
         # What a token that was passed holds already is not of this call: it is left to its owner.
         self.before: Held | None = None
-        self._falls_back = False
         self._sleep = sleep
 
     # Return whether it was available in time. It ends the span of the wait.
     def run(self, seen: Span) -> Steps[bool]:
         lock, driver = self._lock, self._driver
-        if lock.fallback:
-            self._falls_back = yield from lock._retrying(self.patience, lock._falls_back)
+        falls_back = yield from lock._retrying(self.patience, lock._falls_back)
         if not self.is_own:
             self.before = yield from lock._retrying(self.patience, self._held_before)
         try:
-            granted = yield from (self.ask(self._by_set) if self._falls_back else lock._wait(self))
+            granted = yield from (self.ask(self._by_set) if falls_back else lock._wait(self))
             if not granted and self.patience.kept:
                 with contextlib.suppress(*driver.error):
                     yield from self.abandon()
@@ -153,7 +150,7 @@ class Attempt:
                 # for a token that was passed: its owner may have acquired again by then.
                 hurry = DEFAULT_TIMEOUT if self.is_own else IMPATIENCE
                 with contextlib.suppress(*driver.error):
-                    yield driver.finish(partial(self.abandon, hurry), IMPATIENCE, self.is_own)
+                    yield driver.finish(partial(self.abandon, hurry), self.is_own)
             raise
 
     # Return what the token holds, of which the user may not be allowed to ask more than whether.
@@ -163,7 +160,7 @@ class Attempt:
             if not any((yield from lock._each("LOCK.CHECK", self.token))):
                 return None
             # Of a string there is nothing more to know.
-            return UNKNOWN if self._falls_back else (yield from lock._held(self.token))
+            return UNKNOWN if lock._falls_back_now() else (yield from lock._held(self.token))
         except self._driver.errors.NoPermissionError:
             return UNKNOWN
 
@@ -190,7 +187,7 @@ class Attempt:
                 return False
             # A null at once is that of a request which has not waited in the server. An old client has no queue there.
             pause = max(0.0, asked + FIRST_PAUSE - time.monotonic())
-            if self._falls_back:
+            if lock._falls_back_now():
                 # Not all waiters at the same moment.
                 pause = random.uniform(0.5, 1) * self._sleep
             yield self._driver.sleep(min(pause, left_ms / 1000))
@@ -206,10 +203,7 @@ class Attempt:
                 fence = None
                 # The server may still hold it, or some of its keys. What a token held that was passed is its owner's.
                 if self.is_own:
-                    with contextlib.suppress(*self._driver.error):
-                        yield from lock._each("LOCK.RELEASE", self.token)
-                # All grants come too late for a ttl of a few milliseconds.
-                yield self._driver.sleep(min(FIRST_PAUSE, self.patience.left_ms() / 1000))
+                    yield from lock._each("LOCK.RELEASE", self.token)
         return fence, lease
 
     # Ask by SET NX PX.
@@ -230,9 +224,10 @@ class Attempt:
             now = yield from lock._held(self.token, hurry=hurry)
             if now and now.fence == before.fence:
                 if now.mode == before.mode:
-                    if not self.patience.kept or before.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
+                    if not self.patience.kept or now.mode == "exclusive" or lock.ACQUIRE == "RWLOCK.RLOCK":
                         return
-                    # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted.
+                    # LOCK.RELEASE would end the hold. To ask without waiting ends the place, unless it is granted. To
+                    # ask in the mode of before would set the ttl, which the owner may just have renewed, and no LINGER.
                     if (yield from lock._ask(*lock._request(self.token, now.ttl_ms), hurry=hurry)) is None:
                         return
                 # It was converted, and nobody knows. Asking in the mode of before converts it back.

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from .acquire import Attempt
-from .core import Core
+from .core import Core, Done
 from .driver import AsyncDriver
 from .keeper import AsyncKeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
@@ -15,9 +15,8 @@ from .steps import Steps, run_async
 if TYPE_CHECKING:
     from redis.asyncio.lock import Lock as Theirs
 else:
-
-    class Theirs(*theirs("asyncio.lock", "Lock")):
-        """The lock of each library that is installed, so that `isinstance` holds."""
+    # The lock of each library that is installed, so that `isinstance` holds.
+    class Theirs(*theirs("asyncio.lock", "Lock")): ...
 
 
 class Lock(Core, Theirs):
@@ -28,7 +27,6 @@ class Lock(Core, Theirs):
     """
 
     _driver_class = AsyncDriver
-    _waits = ("block", "notify")
 
     def _send(self, *commands: tuple[Any, ...], **how: Any) -> Any:
         # One that waits would hold up the commands of others.
@@ -54,8 +52,7 @@ class Lock(Core, Theirs):
         fence: int | None = reply if isinstance(reply, int) else None
         if fence is not None or not left:
             return fence
-        if listener.is_at_the_primary():
-            fence = yield listener.hear(patience.left_ms())
+        fence = yield listener.hear(patience.left_ms())
         if fence is not None and not listener.trusts_messages:
             # Without waiting, and so that the place stays: what says no has not granted it.
             fence = yield from ask(*keep)
@@ -65,15 +62,9 @@ class Lock(Core, Theirs):
         """Acquire, or raise LockError."""
         return await run_async(self._enter())
 
-    async def __aexit__(self, *_: object) -> None:
-        """Release."""
-        await run_async(self._exit())
+    __aexit__ = Done(Core._exit)
 
-    async def acquire(
-        self, blocking: bool | None = None, blocking_timeout: float | None = None, token: str | bytes | None = None
-    ) -> bool:
-        """Take the lock and return True, or return False when it was not available in time."""
-        return await run_async(self._acquire(blocking, blocking_timeout, token))
+    acquire = Done(Core._acquire)
 
     def keep_alive(self) -> AsyncKeepAlive:
         """Return a context that renews the hold at a third of its timeout, and cancels its body when it is lost."""
@@ -101,6 +92,4 @@ class Semaphore(SemaphoreCore, Lock):
 
 
 class RWLock(RWCore):
-    __doc__ = RWCore.__doc__
-
     _reader, _writer = ReadLock, WriteLock

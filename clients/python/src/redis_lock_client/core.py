@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from . import aio, lock
 
 
+# A method that is written once, by its steps. In asyncio it is a coroutine function.
 class Done(Generic[P, T]):
-    """A method that is written once, by its steps. In asyncio it is a coroutine function."""
-
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         # No method returns the steps themselves.
-        del steps.__annotations__["return"]
+        steps.__annotations__.pop("return", None)
 
         @functools.wraps(steps)
         def of_threads(lock: Any, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -42,9 +41,8 @@ class Done(Generic[P, T]):
         return method.__get__(lock, kind)
 
 
+# An exclusive lock of either kind.
 class Core(Sender):
-    """An exclusive lock of either kind."""
-
     @property
     def fence(self) -> int | None:
         """The number of this hold, larger than any before it: send it with every write.
@@ -97,7 +95,8 @@ class Core(Sender):
             raise LockError("Unable to acquire lock within the time specified", self.name)
         return self
 
-    def _exit(self) -> Steps[None]:
+    def _exit(self, *_: object) -> Steps[None]:
+        """Release."""
         try:
             yield from self._ends(self._release())
         except LockError:
@@ -112,6 +111,7 @@ class Core(Sender):
         token: str | bytes | None = None,
         sleep: float | None = None,
     ) -> Steps[bool]:
+        """Take the lock and return True, or return False when it was not available in time."""
         blocking = self.blocking if blocking is None else blocking
         timeout = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         seen = Span("wait", self.name)
@@ -159,9 +159,8 @@ class Core(Sender):
             raise
         except BaseException:
             # It may not have been sent. To do it twice does no harm.
-            if self.local.token is not None:
-                with contextlib.suppress(*self._driver.error):
-                    yield self._driver.finish(self._release)
+            with contextlib.suppress(*self._driver.error):
+                yield self._driver.finish(self._release)
             raise
 
     @Done
@@ -223,16 +222,11 @@ class Core(Sender):
     @Done
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Steps[Literal[True]]:
         """Extend the hold by so many seconds, from the end of its ttl or from now on."""
-        self._held_token("extend", needs_timeout=True)
-        return (yield from self._extend(additional_time, replace_ttl))
-
-    def _extend(self, additional_time: float, replace_ttl: bool) -> Steps[Literal[True]]:
-        """Extend the hold, by what its ttl is now or from now on."""
-        token = self._held_token("extend")
+        token = self._held_token("extend", needs_timeout=True)
         left_ms = 0 if replace_ttl else (yield from self._ttl_left_ms(token))
         return (yield from self._renewed("extend", token, ttl_ms(additional_time + left_ms / 1000)))
 
-    do_extend = Done(_extend)
+    do_extend = extend
 
     # Return what is left of the ttl. Nobody but the owner moves it, so it can be asked for before.
     def _ttl_left_ms(self, token: Any) -> Steps[float]:

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from .libraries import INSTALLED
 from .replies import Kind, kind_of
-from .steps import AsyncMutex, Mutex, Steps, beside, finish, go_on, run, run_async
+from .steps import IMPATIENCE, AsyncMutex, Mutex, Steps, beside, finish, go_on, run, run_async
 
 # For how many seconds a connection may be silent that the user's client would wait for without end.
 DEFAULT_TIMEOUT = 5.0
@@ -180,15 +180,15 @@ class SyncDriver(Driver):
         # Those that nobody uses at the moment, by process, for a child has its parent's, and by node.
         self._idle: dict[tuple[int, str], list[Any]] = {}
 
-    # Do it, here or in a thread that may go on by itself after so many seconds.
+    # Do it, here or in a thread that may go on by itself after `IMPATIENCE`.
     @staticmethod
-    def finish(make: Callable[[], Steps[Any]], seconds: float = 0, may_go_on: bool = False) -> None:
+    def finish(make: Callable[[], Steps[None]], may_go_on: bool = False) -> None:
         def work() -> None:
             with contextlib.suppress(Exception):
                 run(make())
 
         if may_go_on:
-            beside(work, "release", seconds)
+            beside(work, "release", IMPATIENCE)
         else:
             run(make())
 
@@ -224,7 +224,7 @@ class SyncDriver(Driver):
         except self.error:
             raise
         except BaseException:
-            # The reply to an interrupted command is still to come.
+            # Between sending and reading the libraries close nothing: the user's next command would read our reply.
             for node in client.get_nodes():
                 self._pool_of(client, node).disconnect(inuse_connections=False)
             raise
@@ -293,11 +293,11 @@ class AsyncDriver(Driver):
             else:
                 # To connect takes several ways. A pool that lets its callers wait does so until their time is over.
                 limit = hurry or 2 * min(within or math.inf, self.socket_timeout or DEFAULT_TIMEOUT)
-                waits = how.get("may_wait") if self._waits and not hurry else None
+                waits = how.get("may_wait") if self._waits else None
                 # Two limits: one that is just over cannot be moved, and the connection would be lost to its pool.
                 async with asyncio.timeout(limit if waits is None else max(waits, within or limit)):
                     connection, give = await self._take(**how)
-                async with asyncio.timeout(within or limit):
+                async with asyncio.timeout(within):
                     replies = await run_async(self._exchange(connection, give, commands, decodes))
         except TimeoutError:
             if self.is_cluster:

@@ -22,6 +22,6 @@ LOST = (
 )
 
 
+# Return the command that does in the fallback what a command of the module does.
 def script(command: str, name: Any, *args: Any) -> tuple[Any, ...]:
-    """Return the command that does in the fallback what a command of the module does."""
     return ("EVAL", SCRIPTS[command], 1, name, *args)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import math
 import os
 import threading
 from collections import deque
@@ -39,7 +40,6 @@ class Keeping:
         self._renew_at = 0.0
         self._is_new = is_new
         self._is_over = False
-        self._is_renewing = False
         self._once = threading.Lock()
 
     # Look at it after so many seconds, or now, because something has changed, and from then on until it is over.
@@ -76,7 +76,6 @@ class Keeping:
                     pause = self._span / 3
         finally:
             self._renew_at = now() + pause
-            self._is_renewing = False
         if not is_held:
             self._lose()
         elif not self._is_over:
@@ -89,11 +88,11 @@ class Keeping:
         if not (left := self._lease.sure()):
             self._lose()
             return None
-        due = max(0.0, self._renew_at - now())
-        if not due and not self._is_renewing:
-            self._is_renewing = True
+        if (due := self._renew_at - now()) <= 0:
+            # Not before this renewal has come to its end.
+            due = self._renew_at = math.inf
             self._start_renewal()
-        return min(left, due or TURN, TURN)
+        return min(left, due, TURN)
 
     def is_over_by_the_clock(self) -> bool:
         return not (self._is_over or self._lease.is_released or self._lease.sure())
@@ -168,7 +167,7 @@ class KeepAlive(Keeping):
             beside(self._on_lost, "on_lost")
 
 
-# A thread that looks at the clock, and one that renews: more of these only if a server hangs.
+# A thread that looks at the clock, and one that renews: more of these, which stay, only if a server hangs.
 class Keeper:
     # Nothing is kept yet.
     def __init__(self) -> None:
@@ -210,11 +209,10 @@ class Keeper:
                     self._changed.wait(min(left, TURN))
                     continue
                 _, number, kept = heapq.heappop(self._looks)
-                if number != kept.number:
-                    continue
+            # To look at it once more than was planned does no harm.
             again = kept.next_look()
             with self._changed:
-                # Something may have changed meanwhile.
+                # Something may have changed since this was planned.
                 if again is not None and number == kept.number:
                     self.look_at(kept, again)
                 if self._jobs and now() - self._jobs[0][0] > HANGS and self._threads <= MOST_THREADS:
@@ -224,11 +222,7 @@ class Keeper:
     def _renew(self) -> None:
         while True:
             with self._changed:
-                while not self._has_jobs.wait_for(lambda: self._jobs, 10 * TURN):
-                    # Those that were started because a server hung.
-                    if self._threads > 2:
-                        self._threads -= 1
-                        return
+                self._has_jobs.wait_for(lambda: self._jobs)
                 _, kept = self._jobs.popleft()
             run(kept.renew())
 
@@ -293,7 +287,7 @@ class AsyncKeepAlive(Keeping):
         self._renewing = go_on(run_async(self.renew()))
 
     def _tell(self) -> None:
-        # What is lost is not prolonged: nobody has to wait for a server that may not answer.
+        # What is lost is not prolonged, and its release waits for no connection that has fallen silent.
         if self._renewing:
             self._renewing.cancel()
         # The maker of a value goes on: its own caller wants it.

@@ -1,19 +1,19 @@
 """The errors and locks of redis-py and valkey-py, whichever are installed: ours are also theirs."""
 
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 
-def _imported(name: str) -> ModuleType | None:
+# One that is there and does not work must not stop who uses the other.
+def _works(name: str) -> bool:
     try:
-        return import_module(name)
+        # By its own name: our tests put one in the place of the other.
+        return import_module(name).__name__ == name
     except ImportError:
-        return None
+        return False
 
 
-# By its own name: our tests put one in the place of the other.
-INSTALLED = {name: module for name in ("redis", "valkey") if (module := _imported(name)) and module.__name__ == name}
+INSTALLED = [name for name in ("redis", "valkey") if _works(name)]
 
 
 # Return the classes of one name in all the libraries that are installed.

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from .acquire import LATE
 from .driver import DEFAULT_TIMEOUT, SILENT, AsyncDriver, Command
 from .replies import Kind
 from .steps import go_on
@@ -65,7 +64,7 @@ class Line:
 
     async def _answers(self, commands: list[Command]) -> list[Any]:
         if self._driver.is_cluster:
-            within = None if self._driver.socket_timeout else LATE
+            within = None if self._driver.socket_timeout else DEFAULT_TIMEOUT
             sends = [self._driver.send(self._client, [command], within) for command in commands]
             each = await asyncio.gather(*sends, return_exceptions=True)
             return [answer if isinstance(answer, BaseException) else answer[0] for answer in each]
@@ -113,10 +112,8 @@ class Subscriber:
 
     async def _send(self, channel: bytes) -> None:
         await asyncio.shield(self._connected)
-        try:
-            await self.connection.send_command(self._subscribe, channel)
-        except Exception:
-            self.close()
+        # If this fails, what listens finds out, too.
+        await self.connection.send_command(self._subscribe, channel)
 
     async def _listen(self) -> None:
         try:
@@ -137,10 +134,8 @@ class Subscriber:
                     # To subscribe again changes nothing, and needs no other right.
                     await self._send(next(iter(self._channels)))
                 is_quiet = message is None
-        except TimeoutError:
-            self._lose(self._errors.TimeoutError(SILENT))
         except Exception as error:
-            self._lose(error)
+            self._lose(self._errors.TimeoutError(SILENT) if isinstance(error, TimeoutError) else error)
         finally:
             self._lose(self._errors.ConnectionError(CLOSED))
             with contextlib.suppress(Exception):
@@ -177,16 +172,12 @@ class Listener:
             self.tell(None)
         return channel
 
-    # Return whether the subscription is where the client's commands go. If not, it ends.
-    def is_at_the_primary(self) -> bool:
-        address, connection = self._listeners.primary_address(self._key), self.subscriber.connection
-        if address in (None, (connection.host, connection.port)):
-            return True
-        self.subscriber.close()
-        return False
-
     # Return the fence of the grant, or None when the time is over or it has to be asked again.
     async def hear(self, left_ms: float) -> int | None:
+        address, connection = self._listeners.primary_address(self._key), self.subscriber.connection
+        if address not in (None, (connection.host, connection.port)):
+            # The client's commands go to another server now: all who listen here are to ask again.
+            self.subscriber.close()
         # Unlike wait_for, this swallows no cancellation.
         await asyncio.wait([self._heard], timeout=min(left_ms / 1000, ASK_AGAIN))
         return self._heard.result() if self._heard.done() else None
@@ -275,6 +266,7 @@ class Listeners:
             await self._client.initialize()
             node = self._client.get_node_from_key(key)
             if (known := self._subscribers.get(node.name)) and known.is_lost:
+                # The node may hang: another one that has taken over is found sooner than its silence ends.
                 await self._find(key)
                 node = self._client.get_node_from_key(key)
             subscriber = self._subscriber(node.name, node, "SSUBSCRIBE")
@@ -287,7 +279,7 @@ class Listeners:
         return channel, subscriber
 
     async def _find(self, key: bytes) -> None:
-        await asyncio.wait([self.driver.find(self._client, key)], timeout=LATE)
+        await asyncio.wait([self.driver.find(self._client, key)], timeout=DEFAULT_TIMEOUT)
 
     # Return the subscriber to a node, whose connections are those of this pool.
     def _subscriber(self, node: str, pool: Any, subscribe: str) -> Subscriber:
@@ -304,7 +296,7 @@ class Listeners:
             event, fence_text, length, rest = message.split(b" ", 3)
             fence, key, token = int(fence_text), rest[: int(length)], rest[int(length) + 1 :]
         except ValueError:
-            # Not from the module.
+            # Not from the module: others may publish here, too.
             return
         waiting = self._waiting.get((key, token), ())
         # As the reply to a request that blocks.

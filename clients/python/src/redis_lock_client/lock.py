@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
-from .core import Core
+from .core import Core, Done
 from .driver import SyncDriver
 from .keeper import KeepAlive
 from .kinds import MultiCore, RWCore, SemaphoreCore
@@ -13,9 +13,8 @@ from .steps import run
 if TYPE_CHECKING:
     from redis.lock import Lock as Theirs
 else:
-
-    class Theirs(*theirs("lock", "Lock")):
-        """The lock of each library that is installed, so that `isinstance` holds."""
+    # The lock of each library that is installed, so that `isinstance` holds.
+    class Theirs(*theirs("lock", "Lock")): ...
 
 
 class Lock(Core, Theirs):
@@ -26,15 +25,12 @@ class Lock(Core, Theirs):
     """
 
     _driver_class = SyncDriver
-    _waits = ("block",)
 
     def __enter__(self) -> Self:
         """Acquire, or raise LockError."""
         return run(self._enter())
 
-    def __exit__(self, *_: object) -> None:
-        """Release."""
-        run(self._exit())
+    __exit__ = Done(Core._exit)
 
     def acquire(
         self,
@@ -72,6 +68,4 @@ class Semaphore(SemaphoreCore, Lock):
 
 
 class RWLock(RWCore):
-    __doc__ = RWCore.__doc__
-
     _reader, _writer = ReadLock, WriteLock

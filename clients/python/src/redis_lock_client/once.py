@@ -49,29 +49,24 @@ def lock_of_job(redis: Any, name: str | bytes, *, at_most: float, at_least: floa
     return once
 
 
-# Raise TypeError for an async function or a generator, unless the client is for asyncio: the lock would be released
-# before it has begun.
+# Raise TypeError for an async function or a generator, unless the client is for asyncio. To find it out by a call only
+# would leave a hold for `at_least` behind.
 def refuse_what_runs_later(function: Callable[..., Any], redis: Any = None) -> None:
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     if not is_of_asyncio(redis) and any(is_of_kind(function) for is_of_kind in kinds):
         raise TypeError(f"{function} {RUNS_LATER}")
 
 
-# Call a function that a sync lock is held for. What is still to be awaited is refused: no look at a function finds all
-# of those that return it.
-def call_now(function: Callable[[], T]) -> T:
+# Return what a function returns that a lock is held for, or in asyncio what leads to it. Under a sync lock what is
+# still to be awaited is refused: no look at a function finds all of those that return it.
+def called(redis: Any, function: Callable[[], Any]) -> Any:
     result = function()
-    if inspect.isawaitable(result):
+    if inspect.isawaitable(result) and not is_of_asyncio(redis):
         if inspect.iscoroutine(result):
             # It says nothing more about never having been awaited.
             result.close()
         raise TypeError(f"{function} has returned an awaitable: it {RUNS_LATER}")
     return result
-
-
-# Return what the function returns, or in asyncio what leads to it.
-def called(redis: Any, function: Callable[[], Any]) -> Any:
-    return function() if is_of_asyncio(redis) else call_now(function)
 
 
 def run_once(redis: Any, name: str | bytes, job: Callable[[], Any], **options: Unpack[OnceOptions]) -> Any:
@@ -100,10 +95,8 @@ def wrapping(redis: Any, function: Callable[P, Any], call: Callable[P, Any]) -> 
     async def call_later(*args: P.args, **kwargs: P.kwargs) -> Any:
         return await call(*args, **kwargs)
 
-    if is_of_asyncio(redis):
-        return functools.wraps(function)(call_later)
-    refuse_what_runs_later(function)
-    return functools.wraps(function)(call)
+    refuse_what_runs_later(function, redis)
+    return functools.wraps(function)(call_later if is_of_asyncio(redis) else call)
 
 
 def runs_once(

@@ -11,10 +11,6 @@ from .libraries import theirs
 class LockError(*theirs("exceptions", "LockError")):  # type: ignore[misc]
     """A lock could not be acquired, released or renewed. It is also the library's `LockError`, and a ValueError."""
 
-    def __init__(self, message: str | None = None, lock_name: Any = None) -> None:
-        """Take the text and the name of the lock."""
-        super().__init__(message, lock_name)
-
     def __str__(self) -> str:
         """Return the text alone, whatever the library makes of both."""
         return self.message or ""

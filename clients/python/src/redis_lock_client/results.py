@@ -20,7 +20,7 @@ from .keeper import AsyncKeepAlive, KeepAlive
 from .lease import ttl_ms
 from .once import called, refuse_what_runs_later, wrapping
 from .options import check_time
-from .replies import FingerprintError, InProgressError, Kind, UnsupportedError, word_of
+from .replies import FingerprintError, InProgressError, Kind, word_of
 from .sending import logger
 from .steps import Steps
 
@@ -34,11 +34,6 @@ Key = str | Callable[..., str | bytes]
 
 # A name up to the end of its hash tag, by which a cluster finds the slot.
 _TAGGED = re.compile(r"[^{]*\{[^}]+\}")
-
-NEEDS_ONCE = (
-    "the server does not know LOCK.ONCE, which this needs and has no fallback for. Load the module redis-lock, from "
-    "0.4.0 on, with `loadmodule /path/libredis_lock.so` in the server's configuration, and restart the server"
-)
 
 
 class XFetch:
@@ -89,9 +84,8 @@ def lock_key(name: str | bytes) -> str | bytes:
     return f"{name}:once" if _TAGGED.match(name) else f"{{{name}}}:once"
 
 
+# The lock under which a value is made, and what is known of the value.
 class ResultCore(Core):
-    """The lock under which a value is made, and what is known of the value."""
-
     ACQUIRE = "LOCK.ONCE"
     # What renews while the maker works.
     _keeping: ClassVar[Any]
@@ -124,7 +118,6 @@ class ResultCore(Core):
         self._early_ms = -1 if seconds is None else int(min(seconds * 1000, self._keep_ms / 2))
         self._terms = () if seconds is None else ("EARLY", self._early_ms)
         self._early, self._pack, self._unpack, self._mark = early, pack, unpack, mark
-        self._since = 0.0
         # The value as it is stored, or None.
         self.found: Any = None
 
@@ -136,15 +129,12 @@ class ResultCore(Core):
         self.found, fence = reply if isinstance(reply, list) else (None, reply)
         return fence
 
-    def _told(self, error: Exception, command: str, option: str | None = None) -> Steps[Exception]:
-        told = yield from super()._told(error, command, option)
-        return type(told)(NEEDS_ONCE) if isinstance(told, UnsupportedError) else told
-
+    # Return the value, made by this call or by another one.
     @Done
     def take(self, make: Callable[[], Any]) -> Steps[Any]:
-        """Return the value, made by this call or by another one."""
         if not (yield from self._look()):
             return self._opened(self.found)
+        since = time.monotonic()
         kept = self._keeping(self, is_new=True)
         try:
             yield from kept.begin()
@@ -159,6 +149,8 @@ class ResultCore(Core):
             logger.warning("A new value of %r could not be made: the old one is used", self._result, exc_info=error)
             return self._opened(self.found)
         kept.stop()
+        if isinstance(self._early, XFetch):
+            self._early.made_in(time.monotonic() - since)
         yield from self._ends(self._store(value))
         return self._opened(value)
 
@@ -180,13 +172,10 @@ class ResultCore(Core):
             is_maker = yield from self._acquire(blocking_timeout=patience.left_ms() / 1000)
         if not is_maker and self.found is None:
             raise InProgressError("Unable to get the value within the time specified: it is being made", self.name)
-        self._since = time.monotonic()
         return is_maker
 
     # Store the value and release. One that comes too late is not stored: another caller may have made it since.
     def _store(self, value: bytes) -> Steps[None]:
-        if isinstance(self._early, XFetch):
-            self._early.made_in(time.monotonic() - self._since)
         token, lease, seen = self.local.token, self.local.lease, self.local.seen
         patience = self._patience(lease.left())
         lease.releases()

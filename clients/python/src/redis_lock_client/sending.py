@@ -19,7 +19,7 @@ logger = logging.getLogger("redis_lock_client")
 MODULE_MISSING = (
     "the server has not loaded the module redis-lock. Load it with `loadmodule /path/libredis_lock.so` in the server's "
     "configuration, and restart the server. Where modules cannot be loaded, `fallback=True` "
-    "makes it SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
+    "makes a Lock SET NX PX: without fair queue, fences, readers and writers, semaphores, multi-locks, guarded commands"
 )
 
 
@@ -35,15 +35,13 @@ class HoldOfThread(Hold, local):
     pass
 
 
+# The options of a lock, and how commands about its keys are sent.
 class Sender:
-    """The options of a lock, and how commands about its keys are sent."""
-
     # The command that takes the hold.
     ACQUIRE: ClassVar[str] = "LOCK.ACQUIRE"
     # The option from which the ttl is.
     _ttl_option = "timeout"
     _driver_class: ClassVar[Any]
-    _waits: ClassVar[tuple[str, ...]]
     # Whether an old client's string may lie under its key.
     _meets_strings = True
 
@@ -99,8 +97,9 @@ class Sender:
         check_time("at_least", at_least, timeout or MAX_TTL_MS / 1000)
         self.at_least = at_least
         self.fallback = fallback
-        if wait not in self._waits:
-            raise ValueError(f"wait must be one of {self._waits}")
+        ways = ("block", "notify") if self._driver.is_async else ("block",)
+        if wait not in ways:
+            raise ValueError(f"wait must be one of {ways}")
         self.wait = wait
         # What a request says of its hold beside the ttl.
         self._terms: tuple[Any, ...] = ()
@@ -131,15 +130,13 @@ class Sender:
         if self._falls_back_now():
             commands = [fallback.script(command, self.name, token, *args)]
         replies: list[Any] = yield self._send(*commands, **how)
-        for at, reply in enumerate(replies):
-            if isinstance(reply, Exception):
-                # A string that was written over the key has ended the hold.
-                if word_of(reply) != "WRONGTYPE":
-                    extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
-                    option = "the time of extend()" if extends else None
-                    raise (yield from self._told(reply, command, option)) from reply
-                replies[at] = None
-        return replies
+        for reply in replies:
+            # A string that was written over the key has ended the hold.
+            if isinstance(reply, Exception) and word_of(reply) != "WRONGTYPE":
+                extends = command == "LOCK.RENEW" and args[0] != ttl_ms(self.timeout or None)
+                option = "the time of extend()" if extends else None
+                raise (yield from self._told(reply, command, option)) from reply
+        return [None if isinstance(reply, Exception) else reply for reply in replies]
 
     def _patience(self, seconds: float | None, failover: float = FOLLOW) -> Patience:
         return Patience(seconds, self._driver.socket_timeout, self._driver.is_roaming, failover)
@@ -173,7 +170,7 @@ class Sender:
             if (yield from self._has_no_module()):
                 return ModuleMissingError(MODULE_MISSING)
             if command.lower() in str(error).lower():
-                return UnsupportedError(f"the server does not know {command}")
+                return UnsupportedError(f"the server does not know {command}: its module redis-lock is an older one")
         return error
 
     # Without the module.

@@ -5,7 +5,6 @@ They yield what a driver has returned. For a thread that is the result, and a ta
 
 import asyncio
 import contextlib
-import math
 import os
 import time
 from collections.abc import Callable, Coroutine, Generator
@@ -105,31 +104,27 @@ def go_on(doing: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
 
 
 # Do it to its end, whatever becomes of the caller: it may be cancelled many times, and its loop end.
-# The caller waits for so many seconds at most, and when it is cancelled, for `IMPATIENCE`.
-async def finish(make: Callable[[], Steps[T]], seconds: float = math.inf, may_go_on: bool = True) -> T | None:
-    is_given_up = False
+# The caller waits for `IMPATIENCE` at most. Then it goes on by itself, if it may.
+async def finish(make: Callable[[], Steps[None]], may_go_on: bool = True) -> None:
+    end = time.monotonic() + IMPATIENCE
 
-    async def work() -> T:
+    async def work() -> None:
         # The loop may be about to end, and waits for this task. What is done twice does no harm.
         for _ in range(2):
             with contextlib.suppress(asyncio.CancelledError):
                 return await run_async(make())
-            if is_given_up:
+            if not may_go_on and time.monotonic() >= end:
                 raise asyncio.CancelledError
-        return await run_async(make())
+        await run_async(make())
 
     task = go_on(work())
-    end = time.monotonic() + seconds
     cancelled: asyncio.CancelledError | None = None
     while not task.done() and (left := end - time.monotonic()) > 0:
         try:
-            await asyncio.wait([task], timeout=None if left == math.inf else left)
+            await asyncio.wait([task], timeout=left)
         except asyncio.CancelledError as error:
             cancelled = error
-            end = min(end, time.monotonic() + IMPATIENCE)
-    if not task.done() and not may_go_on:
-        is_given_up = True
+    if not may_go_on:
         task.cancel()
     if cancelled:
         raise cancelled
-    return task.result() if task.done() else None

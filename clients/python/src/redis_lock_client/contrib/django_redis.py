@@ -19,7 +19,7 @@ from django_redis.client import DefaultClient
 from django_redis.client.sentinel import SentinelClient
 
 from ..lock import Lock
-from ..once import call_now, refuse_what_runs_later
+from ..once import called, refuse_what_runs_later
 from ..options import LockOptions
 from ..results import F, naming
 
@@ -67,8 +67,8 @@ def locked(name: str, *, cache: str = "default", **options: Unpack[LockOptions])
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with caches[cache].lock(name_of(*args, **kwargs), **options):
-                return call_now(functools.partial(function, *args, **kwargs))
+            with caches[cache].lock(name_of(*args, **kwargs), **options) as lock:
+                return called(lock.redis, functools.partial(function, *args, **kwargs))
 
         return run  # type: ignore[return-value]
 
