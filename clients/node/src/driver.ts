@@ -11,7 +11,6 @@ export function isOfBytes([name]: Command): boolean {
 /** A connection of our own, to one server. Once it is lost it stays lost, and the library answers nothing on it any more. */
 export interface Link {
   connect(): Promise<unknown>;
-  isOpen(): boolean;
   send(command: Command): Promise<unknown>;
   /** In a cluster to a shard channel. */
   subscribe(channel: string): Promise<unknown>;

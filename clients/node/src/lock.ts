@@ -1,10 +1,9 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-import { RELEASE_AGAIN_MS } from "./acquire.js";
 import type { Argument } from "./driver.js";
-import { type ExecutionResult, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
+import { type ExecutionResult, LockError, lost, ResourceLockedError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
-import { kindOf, wordOf } from "./replies.js";
+import { kindOf } from "./replies.js";
 import type { Request } from "./server.js";
 import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
 import { measure } from "./telemetry.js";
@@ -40,10 +39,11 @@ export class Lock implements ExecutionResult {
   #failure: Error | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
-  /** Once a release was sent: until when its answer counts as one to this hold, whether one was lost, and whether it is repeated. */
-  #ended: { readonly until: number; isInDoubt: boolean; goesOn: boolean } | undefined;
-  /** The server has said that it is released, or was lost. */
-  #isSettled = false;
+  #isReleased = false;
+  /** The answer to a release was lost. */
+  #isInDoubt = false;
+  /** Repeats a release without an answer. */
+  #releasing: Promise<void> | undefined;
   /** @internal Why the lock was lost at the end of its lease. */
   endMessage = NOT_EXTENDED;
 
@@ -114,38 +114,31 @@ export class Lock implements ExecutionResult {
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated, and is repeated by itself, too. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
+    const { lease, redlock, request } = this;
     const options: Argument[] = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
-    const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false, goesOn: false });
-    this.lease.isOver = true;
+    this.#isReleased = true;
+    lease.isOver = true;
     const release = async () => {
       try {
-        await this.redlock.server.asHolder("RELEASE", this.request, options);
+        await redlock.server.asHolder("RELEASE", request, options);
       } catch (error) {
-        if (kindOf(error) === "silent") ended.isInDoubt = true;
-        if (!(error instanceof ResourceLockedError)) throw error;
+        if (kindOf(error) === "silent") this.#isInDoubt = true;
         // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
-        this.#isSettled = true;
-        if (!ended.isInDoubt || performance.now() >= ended.until) {
-          this.#endHold(false);
-          throw error;
-        }
+        const isGone = error instanceof ResourceLockedError;
+        if (!isGone || !this.#isInDoubt || performance.now() >= lease.until) throw error;
       }
-      this.#isSettled = true;
-      this.#endHold(true);
     };
-    const until = () => ended.until;
     try {
-      return { attempts: await this.redlock.insist(release, settings, until) };
+      const attempts = await redlock.insist(release, settings, lease);
+      this.#endHold(true);
+      return { attempts };
     } catch (error) {
+      const { cause } = error as Error;
+      this.#endHold(!(cause instanceof ResourceLockedError));
       // Most programs do not repeat it, and those who wait would wait for the rest of the ttl.
-      const retryCount = (until() - performance.now()) / RELEASE_AGAIN_MS;
-      const isOver = this.#isSettled || kindOf((error as Error).cause) === "final" || ended.goesOn;
-      if (!isOver && retryCount > 0) {
-        ended.goesOn = true;
-        const settings = { retryCount, retryDelay: RELEASE_AGAIN_MS };
-        this.redlock.insist(release, settings, until).catch(() => {});
-      }
+      if (kindOf(cause) !== "final")
+        this.#releasing ??= redlock.server.releaseLater(request, options, lease.until);
       throw error;
     }
   }
@@ -153,9 +146,7 @@ export class Lock implements ExecutionResult {
   /** Sets the lease anew, from now on. Returns this lock. */
   async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
-    if (!this.isValid) throw this.redlock.failed(lost("its lease is over"));
-    const renew = () => this.#renew(duration);
-    await this.redlock.insist(renew, settings, () => this.lease.until);
+    await this.redlock.insist(() => this.#renew(duration), settings, this.lease);
     this.endMessage = NOT_EXTENDED;
     return this;
   }
@@ -177,32 +168,32 @@ export class Lock implements ExecutionResult {
    */
   get [Symbol.asyncDispose](): () => Promise<void> {
     this.keep();
-    return async () => {
-      if (!this.#isSettled) await this.release();
-    };
+    return () => this.#end();
   }
 
   /** @internal Runs the routine, and releases the lock unless the routine has done so. */
-  async use<T>(routine: Routine<T>, settings: ReleaseSettings = {}): Promise<T> {
+  async use<T>(routine: Routine<T>, settings?: ReleaseSettings): Promise<T> {
     const { signal } = this;
-    const release = async () => {
-      if (this.#ended !== undefined) return;
-      const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
-      await released.catch((error) => Promise.reject(this.redlock.failed(error)));
-    };
     try {
       const value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
-      if (!this.isValid) this.#lose(this.#over("The lease was over before the routine was."));
+      if (!this.isValid) this.#lose("The lease was over before the routine was.");
       signal.throwIfAborted();
-      await release();
+      await this.#end(settings);
       return value;
     } catch (error) {
       // Nobody waits for a server that may not answer to release what is lost.
-      const released = release().catch(() => {});
-      if (!signal.aborted) await released;
+      const ended = this.#end(settings).catch(() => {});
+      if (!signal.aborted) await ended;
       throw error;
     }
+  }
+
+  /** Releases the lock, unless that was done. */
+  async #end(settings?: ReleaseSettings): Promise<void> {
+    if (this.#isReleased) return;
+    const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
+    await released.catch((error) => Promise.reject(this.redlock.failed(error)));
   }
 
   async #renew(duration: number): Promise<void> {
@@ -231,17 +222,13 @@ export class Lock implements ExecutionResult {
   }
 
   /**
-   * Only an acquire binds a hold that lingers to the connection of now. Without an answer, or while a guard grants nothing, the renewal
-   * before it counts, and the next one binds.
+   * Only an acquire binds a hold that lingers to the connection of now. Where it is not granted, as while a guard grants nothing, the
+   * renewal before it counts, and the next one binds.
    */
   async #bind(duration: number): Promise<void> {
     const { server } = this.redlock;
     const request = { ...this.request, duration, waits: false };
-    const grant = await server.acquire(request).catch((error: Error) => {
-      const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
-      if (isGone) throw lost(error.message);
-      return undefined;
-    });
+    const grant = await server.acquire(request).catch(() => undefined);
     if (!grant) return;
     if (grant.fence !== this.fence) {
       // It was lost meanwhile. Nobody knows of this one.
@@ -264,10 +251,10 @@ export class Lock implements ExecutionResult {
   #plan(due = this.#due): void {
     clearTimeout(this.#timer);
     this.#due = due;
-    if (due === undefined || this.#ended !== undefined || this.#controller.signal.aborted) return;
+    if (due === undefined || this.#isReleased || this.#controller.signal.aborted) return;
     const ms = Math.max(0, Math.min(this.remaining, due - performance.now()));
     const wake = () => {
-      if (!this.isValid) this.#lose(this.#over(this.endMessage));
+      if (!this.isValid) this.#lose(this.endMessage);
       else if (performance.now() < due) this.#plan();
       else void this.#extendOnce();
     };
@@ -282,22 +269,17 @@ export class Lock implements ExecutionResult {
       this.keep();
     } catch (error) {
       this.#failure = error as Error;
-      const { cause } = this.#failure;
-      if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
       // A final error ends the extensions. The end of the lease tells of it.
-      else if (kindOf(cause) !== "final") this.#plan(performance.now() + RETRY_MS);
+      if (kindOf(this.#failure.cause) !== "final") this.#plan(performance.now() + RETRY_MS);
     }
   }
 
-  #over(text: string): Error {
-    const cause = this.#failure;
-    return this.redlock.failed(new ResourceLockedError("ERR_LOCK_LOST", text, { cause }));
-  }
-
-  #lose(error: Error): void {
+  #lose(text: string): void {
     clearTimeout(this.#timer);
     const { signal } = this.#controller;
-    if (this.#ended !== undefined || signal.aborted) return;
+    if (this.#isReleased || signal.aborted) return;
+    const cause = new ResourceLockedError("ERR_LOCK_LOST", text, { cause: this.#failure });
+    const error = this.redlock.failed(cause);
     this.#endHold(false, error);
     (signal as LockSignal).error = error;
     this.#controller.abort(error);

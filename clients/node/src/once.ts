@@ -161,6 +161,6 @@ async function look(redlock: Redlock, key: string, wait: number, signal?: AbortS
 /** Stores the value if the lock is still held. */
 async function store({ redlock, request, lease, signal }: Lock, value: Buffer, keep: number): Promise<void> {
   const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep]);
-  const saving = redlock.insist(save, DEFAULT_SETTINGS, () => lease.until);
+  const saving = redlock.insist(save, DEFAULT_SETTINGS, lease);
   await within(Infinity, saving, LATE, signal);
 }

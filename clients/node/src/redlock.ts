@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Acquire } from "./acquire.js";
 import type { Client } from "./drivers/client.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
-import { drift } from "./lease.js";
+import { drift, type Lease } from "./lease.js";
 import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
 import { type Request, Server, type Target } from "./server.js";
@@ -176,13 +176,13 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * @internal For `Lock`. Repeats an operation that the server cannot execute yet until the lease is over, and one without an answer for
-   * the retries. Resolves with the attempts.
+   * @internal For `Lock`. Repeats an operation that the server cannot execute yet until the lease, if one is given, is over, and one
+   * without an answer for the retries. Resolves with the attempts.
    */
   async insist(
     ask: () => Promise<unknown>,
     settings: Partial<Settings> = { retryCount: 0 },
-    until = () => -Infinity,
+    lease?: Lease,
   ): Promise<Promise<ExecutionStats>[]> {
     const { effective, attempts, note } = this.#begin(settings);
     let patience: Patience | undefined;
@@ -195,7 +195,7 @@ export class Redlock extends EventEmitter {
       patience ??= new Patience(effective);
       const kind = kindOf(failure);
       const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
-      if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
+      if (!isOver && kind !== "silent" && lease && performance.now() < lease.until) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.left === 0) throw this.failed(failure, attempts);
       else await patience.pause();
     }

@@ -1,8 +1,9 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Argument, Command } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
 import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import { Listener } from "./waiters.js";
-import { is, isUnknownCommand } from "./replies.js";
+import { is, isUnknownCommand, type Kind, kindOf } from "./replies.js";
 import type { Settings } from "./settings.js";
 import { type Answer, type Wire, Wires } from "./wire.js";
 
@@ -37,6 +38,10 @@ export interface Grant {
   readonly wire: Wire | undefined;
   readonly found?: Buffer | undefined;
 }
+
+/** Before a release without an answer is sent again; then longer each time. */
+const RELEASE_AGAIN_MS = 500;
+const LONGER = 1.25;
 
 /** Sends the command so that its answer comes after a wait. */
 type Wait = (command: Command) => Promise<Answer>;
@@ -155,6 +160,20 @@ export class Server extends Wires {
     const gone = keys.filter((_, i) => Number(answers[i]!.reply) === 0);
     if (gone.length > 0) throw lost(gone.join(", "));
     return answers[0]!.wire;
+  }
+
+  /** After `final` the server holds nothing of it any more, or will never say so. */
+  release(request: Request, options: Argument[] = []): Promise<Kind> {
+    return this.asHolder("RELEASE", request, options).then(() => "final", kindOf);
+  }
+
+  /** Goes on with a release, after a longer time each time, but not beyond `until`. `isLast`: nothing that was sent can come after it. */
+  async releaseLater(request: Request, options: Argument[], until: number, isLast = () => true) {
+    for (let ms = RELEASE_AGAIN_MS; performance.now() < until && !this.driver.hasEnded(); ms *= LONGER) {
+      await sleep(ms, undefined, { ref: false });
+      const mayEnd = isLast();
+      if ((await this.release(request, options)) === "final" && mayEnd) return;
+    }
   }
 
   /** Runs a command if the token holds the resource. */

@@ -98,11 +98,6 @@ export class Patience {
     return Math.max(0, Math.floor(this.#until - performance.now()));
   }
 
-  /** Sleeps for so long, but not longer than there is time. */
-  sleep(ms: number): Promise<unknown> {
-    return sleep(Math.min(ms, this.left));
-  }
-
   /** Pauses after an attempt that failed. Another one follows, however little time is left. */
   pause(): Promise<unknown> {
     const { retryDelay, retryJitter } = this.settings;

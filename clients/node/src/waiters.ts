@@ -4,7 +4,7 @@ import { isNotifyRefused } from "./replies.js";
 import type { Request } from "./server.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { type End, LATE, within } from "./timer.js";
-import { type Answer, LATE_MS, type Wire, type Wires } from "./wire.js";
+import { type Answer, LATE_MS, PONG_MS, type Wire, type Wires } from "./wire.js";
 
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom {
@@ -58,20 +58,14 @@ export class WaitingRoom {
   }
 
   async #lend(place: string): Promise<Wire> {
-    const found = this.#idle.find((wire) => wire.isOpen && wire.place === place);
-    this.#idle = this.#idle.filter((wire) => wire.isOpen && wire !== found);
+    const found = this.#idle.find((wire) => !wire.lost.aborted && wire.place === place);
+    this.#idle = this.#idle.filter((wire) => !wire.lost.aborted && wire !== found);
     return found ?? this.wires.open(place);
   }
 }
 
-/** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
-const SPARE_MS = 2000;
-
 /** After so long a silence the connections are asked whether they live. */
 const HEARTBEAT_MS = 4000;
-
-/** How long a waiter waits for the channel before it asks without it, which keeps its place. */
-const READY_MS = 3000;
 
 /**
  * The channel of one client, by which all its waiters hear of their grants. One connection listens, in a cluster one to each node, with a
@@ -95,14 +89,16 @@ export class Listener {
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     try {
-      const ready = await within(Math.min(ms / 2, READY_MS), this.#subscribed(key), LATE).catch(ifLate);
+      // Without the channel it asks all the same, which keeps its place.
+      const ready = await within(Math.min(ms / 2, PONG_MS), this.#subscribed(key), LATE).catch(ifLate);
       const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
       if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
       const { ear, channel } = ready;
       for (const each of [ear, wire]) each.ping(HEARTBEAT_MS);
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
       const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
-      const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];
+      // It stays in the server for a little longer. The places of a process that has died end soon, and together.
+      const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + LATE_MS, channel];
       // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
       const reply = await wire.send([...command, ...wait], left() + LATE_MS);
       if (String(reply) !== "QUEUED") return { reply, wire };

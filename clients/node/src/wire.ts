@@ -53,10 +53,6 @@ export class Wire {
     this.lost.throwIfAborted();
   }
 
-  get isOpen(): boolean {
-    return !this.lost.aborted && this.#link.isOpen();
-  }
-
   send(command: Command, ms = ANSWER_MS): Promise<unknown> {
     return this.#run((link) => link.send(command), ms);
   }
@@ -76,7 +72,7 @@ export class Wire {
   }
 
   async #run(ask: (link: Link) => Promise<unknown>, ms: number): Promise<unknown> {
-    if (!this.isOpen) throw new Error("the connection was lost");
+    this.lost.throwIfAborted();
     const sent = performance.now();
     try {
       const reply = await within(ms, ask(this.#link), LATE, this.lost);

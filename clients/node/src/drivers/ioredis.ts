@@ -88,7 +88,6 @@ function open(template: IoredisClient, override: object, isSharded: boolean, eve
   return {
     /** The library itself would say only that the connection is closed, also where the password is wrong. */
     connect: () => own.connect().catch((error) => Promise.reject(failure ?? error)),
-    isOpen: () => own.status === "ready",
     send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
     subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
     close: () => own.disconnect(),

@@ -126,7 +126,6 @@ export function ofNodeRedisSentinel(client: NodeRedisSentinel): Driver {
           for (const name of ["client-error", "topology-change"])
             own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && events.onLost());
         },
-        isOpen: () => own.isReady,
         send: (command) => own.sendCommand(false, ...given(command)),
         subscribe: (channel) => own.subscribe(channel, events.onMessage, true),
         close: () => (async () => own.destroy())().catch(() => {}),
@@ -151,7 +150,6 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
   own.on("sharded-channel-moved", events.onLost);
   return {
     connect: () => own.connect(),
-    isOpen: () => own.isReady,
     send: (command) => own.sendCommand(...given(command)),
     subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, events.onMessage, true),
     close: () => own.isOpen && own.destroy(),
