@@ -1,3 +1,5 @@
+import type { Wire } from "./wire.js";
+
 /** An argument of a command. */
 export type Argument = string | number | Buffer;
 
@@ -17,13 +19,6 @@ export interface Link {
   close(): unknown;
 }
 
-/** What a link calls. */
-export interface Events {
-  /** The connection, or only a channel, was lost. */
-  onLost(): void;
-  onMessage(message: Buffer): void;
-}
-
 /**
  * What the core needs of a library: open, send and listen. The user's client is only a template for connections of our own, so nothing
  * that prolongs or ends a hold waits behind the user's commands.
@@ -37,7 +32,8 @@ export interface Driver {
   end(): unknown;
   /** Where the key is, as far as the client knows: a database, in a cluster the address of a node. */
   place(key: string): Promise<string | undefined>;
-  open(place: string, events: Events): Link;
+  /** The link closes the wire when the connection, or only a channel, is lost, and calls its `onMessage`. */
+  open(place: string, wire: Wire): Link;
   /** Of a cluster client only: has it ask again where the slots are. */
   discover?(key: string): Promise<unknown>;
 }

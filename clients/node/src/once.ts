@@ -1,6 +1,5 @@
 import { ExecutionError } from "./errors.js";
-import type { Lock } from "./lock.js";
-import { checkNames, type Redlock } from "./redlock.js";
+import { checked, type Redlock } from "./redlock.js";
 import { kindOf } from "./replies.js";
 import { checkDuration, DEFAULT_SETTINGS } from "./settings.js";
 import { lockOf } from "./slot.js";
@@ -85,7 +84,6 @@ export async function once<T>(
 ): Promise<T> {
   const { keep = 60_000, early = 10_000, ttl = 30_000, wait = 5000, signal } = settings;
   const { pack = asIs, unpack = (bytes) => bytes.toString() as T } = settings;
-  checkNames([name]);
   for (const duration of [keep, ttl]) checkDuration(duration);
   const drawn = early instanceof XFetch ? early.draw() : (early ?? 0);
   if (!(wait >= 0 && drawn >= 0)) throw new RangeError("`wait` and `early` must not be negative.");
@@ -107,7 +105,7 @@ export async function once<T>(
     linger: undefined,
     fallback: false,
   };
-  const target = { resources: [name], ...lockOfIt };
+  const target = { resources: checked([name]), ...lockOfIt };
   const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error) => {
     // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
     const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
@@ -123,7 +121,9 @@ export async function once<T>(
       const start = performance.now();
       made = Buffer.from(pack(await make(both.signal)));
       if (early instanceof XFetch) early.measured = performance.now() - start;
-      await store(lock, made, keep);
+      const save = () => redlock.server.exec(lock.request, ["SET", key, made!, "PX", keep]);
+      const saving = redlock.insist(save, DEFAULT_SETTINGS, lock.lease);
+      await within(Infinity, saving, LATE, lock.signal);
     });
   } catch (error) {
     if (made === undefined) {
@@ -156,11 +156,4 @@ async function look(redlock: Redlock, key: string, wait: number, signal?: AbortS
     if (kindOf(error) === "final") throw redlock.failed(error);
     return [null, -1];
   }
-}
-
-/** Stores the value if the lock is still held. */
-async function store({ redlock, request, lease, signal }: Lock, value: Buffer, keep: number): Promise<void> {
-  const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep]);
-  const saving = redlock.insist(save, DEFAULT_SETTINGS, lease);
-  await within(Infinity, saving, LATE, signal);
 }

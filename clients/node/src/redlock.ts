@@ -8,7 +8,7 @@ import { drift, type Lease } from "./lease.js";
 import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
 import { type Request, Server, type Target } from "./server.js";
-import { checkDuration, checkRange, checkSettings, DEFAULT_SETTINGS, Patience } from "./settings.js";
+import { checkDuration, checkRange, DEFAULT_SETTINGS, MAX_DURATION_MS, Patience } from "./settings.js";
 import { type ReleaseSettings, type RunOnceSettings, type Settings, withDefaults } from "./settings.js";
 import { loaded, measure } from "./telemetry.js";
 import { WaitingRoom } from "./waiters.js";
@@ -16,7 +16,7 @@ import { WaitingRoom } from "./waiters.js";
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
 
-const MAX_RESOURCES = 128;
+const LEAST_LINGER_MS = 100;
 const MAX_PERMITS = 2 ** 31 - 1;
 
 /** A routine, and settings before it if there are any. */
@@ -39,6 +39,7 @@ export class Redlock extends EventEmitter {
   readonly #room: WaitingRoom;
   /** What may have a place in a queue, until it has ended. */
   readonly #acquires = new Map<Acquire, Promise<unknown>>();
+
   #hasQuit = false;
 
   /** Of one client, in an array as in node-redlock. It is the template for connections of this package's own. */
@@ -48,11 +49,8 @@ export class Redlock extends EventEmitter {
     this.on("error", () => {});
     this.clients = new Set(clients);
     const [client, ...others] = this.clients;
-    if (client === undefined) throw new Error("Redlock must be instantiated with at least one redis client.");
-    if (others.length > 0)
-      throw new TypeError(
-        "Redlock takes one client: a quorum has no queue and no fence. See examples/quorum.",
-      );
+    const text = "There must be at least one redis client, and no more: a quorum has no queue and no fence.";
+    if (client === undefined || others.length > 0) throw new TypeError(text);
     this.settings = withDefaults(settings, { ...DEFAULT_SETTINGS });
     this.server = Server.of(client);
     this.#room = new WaitingRoom(this.server, this.settings.maxWaitingConnections);
@@ -91,21 +89,19 @@ export class Redlock extends EventEmitter {
 
   /** Several resources are taken in one step, in one order for all. */
   #all(resources: readonly string[]): Taken {
-    checkNames(resources);
-    return new Taken(this, { resources: [...new Set(resources)].sort() });
+    return new Taken(this, { resources: [...new Set(checked(resources))].sort() });
   }
 
   /** A semaphore: at most `permits` hold the resource at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
   semaphore(resource: string, permits: number): Taken {
     checkRange("The permits", permits, 1, MAX_PERMITS);
     // A permit is no reader's hold.
-    return new Taken(this, { resources: [resource], limit: permits, shared: false });
+    return new Taken(this, { resources: checked([resource]), limit: permits, shared: false });
   }
 
   /** Several resources that are taken in one step, exclusive ones and shared ones. While it waits for them it holds none. */
   multiLock(exclusive: readonly string[], shared: readonly string[] = []): Taken {
-    for (const list of [exclusive, shared]) checkNames(list);
-    const resources = [...exclusive, ...shared];
+    const resources = [...checked(exclusive), ...checked(shared)];
     if (new Set(resources).size < resources.length)
       throw new Error("A resource of a multi-lock was named twice.");
     return new Taken(this, { resources, sharedFrom: exclusive.length });
@@ -120,7 +116,7 @@ export class Redlock extends EventEmitter {
     checkRange("`atLeast`", atLeast, 0, atMost);
     const option = atLeast > 0 ? { atLeast } : {};
     // Readers would all run it.
-    const target = { resources: [name], shared: false, ...option };
+    const target = { resources: checked([name]), shared: false, ...option };
     const lock = await new Taken(this, target).tryAcquire(atMost, others);
     if (lock === null) return { hasRun: false };
     lock.endMessage = "The job took longer than `atMost`.";
@@ -131,7 +127,9 @@ export class Redlock extends EventEmitter {
   async take(target: Target, duration: number, settings: Partial<Settings>) {
     const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
-    checkSettings(effective);
+    // The connection is asked at a third of it, and the lease is over without an answer.
+    const { linger = LEAST_LINGER_MS } = effective;
+    checkRange("The linger", linger, LEAST_LINGER_MS, MAX_DURATION_MS);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
@@ -194,7 +192,7 @@ export class Redlock extends EventEmitter {
       // From the first failure on: to find a connection silent takes longer than the retries.
       patience ??= new Patience(effective);
       const kind = kindOf(failure);
-      const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
+      const isOver = kind === "final" || this.server.driver.hasEnded();
       if (!isOver && kind !== "silent" && lease && performance.now() < lease.until) await sleep(TRY_AGAIN_MS);
       else if (isOver || patience.left === 0) throw this.failed(failure, attempts);
       else await patience.pause();
@@ -236,10 +234,7 @@ export class Taken {
     private readonly redlock: Redlock,
     private readonly target: Target,
   ) {
-    checkNames(target.resources);
-    const { length } = target.resources;
-    if (length < 1 || length > MAX_RESOURCES)
-      throw new RangeError(`There must be at least one resource to lock, and ${MAX_RESOURCES} at most.`);
+    if (target.resources.length === 0) throw new RangeError("There must be at least one resource to lock.");
   }
 
   /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
@@ -270,7 +265,8 @@ export class Taken {
 }
 
 /** JavaScript may pass a string, of which each letter would be a resource. */
-export function checkNames(resources: readonly string[]): void {
+export function checked(resources: readonly string[]): readonly string[] {
   if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
     throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
+  return resources;
 }

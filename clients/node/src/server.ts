@@ -60,7 +60,7 @@ const SCRIPTS = {
 /** What strings do not have. */
 const LOST =
   "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
-  "resources, no guarded commands, and a lease that an eviction or a failover can cut short";
+  "resources, no guarded commands, no `linger` and `atLeast`, and a lease that an eviction or a failover can cut short";
 
 const servers = new WeakMap<Client, Server>();
 
@@ -117,12 +117,9 @@ export class Server extends Wires {
 
   async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant | undefined> {
     const { keys, token, duration, shared, limit, linger, atLeast } = request;
-    if (shared) throw unavailable("a shared lock");
-    if (limit !== undefined) throw unavailable("a semaphore");
-    if (isOfSeveral(request)) throw unavailable("a lock of several resources");
-    if (linger !== undefined) throw unavailable("the setting `linger`");
-    // Refused only by the release, the job would have run.
-    if (atLeast !== undefined) throw unavailable("the option `atLeast`");
+    // An `atLeast` that only the release refuses would be too late: the job would have run.
+    const isPlain = limit === undefined && linger === undefined && atLeast === undefined;
+    if (shared || isOfSeveral(request) || !isPlain) throw unavailable();
     const key = keys[0]!;
     const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)).reply !== null;
     // If an answer was lost, the key may be ours already.
@@ -149,7 +146,7 @@ export class Server extends Wires {
   async asHolder(name: keyof typeof SCRIPTS, request: Request, options: Argument[] = [], ms?: number) {
     const { keys, token } = request;
     const isFallback = this.isFallback(request);
-    if (isFallback && options[0] === "ATLEAST") throw unavailable("the option `atLeast`");
+    if (isFallback && options[0] === "ATLEAST") throw unavailable();
     const begin = isFallback ? (["EVAL", SCRIPTS[name], 1] as const) : ([`LOCK.${name}`] as const);
     const asking = keys.map((key) => this.send([...begin, key, token, ...options], key, ms));
     const answers = await Promise.all(asking).catch((error) => {
@@ -178,7 +175,7 @@ export class Server extends Wires {
 
   /** Runs a command if the token holds the resource. */
   async exec(request: Request, command: Command, ms?: number): Promise<unknown> {
-    if (this.isFallback(request)) throw unavailable("a guarded command");
+    if (this.isFallback(request)) throw unavailable();
     const { keys, token } = request;
     const key = keys[0]!;
     try {
@@ -234,7 +231,7 @@ function missing(cause: Error, hint = FALLBACK): LockError {
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
 }
 
-function unavailable(what: string): LockError {
-  const text = `${what} is not available in the fallback: the server has no redis-lock module`;
+function unavailable(): LockError {
+  const text = `it is not available in the fallback: the server has no redis-lock module, so there is ${LOST}`;
   return new LockError("ERR_LOCK_NO_MODULE", text);
 }

@@ -58,9 +58,8 @@ export interface RunOnceSettings extends ReleaseSettings {
   readonly atMost: number;
 }
 
-/** The longest ttl, grace and number of permits that the module knows. */
-const MAX_DURATION_MS = 2 ** 48;
-const MAX_GRACE_MS = 3_600_000;
+/** The longest ttl that the module knows. */
+export const MAX_DURATION_MS = 2 ** 48;
 
 /** Names that are no settings do not count. */
 export function withDefaults(settings: Partial<Settings>, defaults: Settings): Settings {
@@ -75,14 +74,6 @@ export function checkRange(what: string, value: number, from: number, to: number
 
 export function checkDuration(duration: number): void {
   checkRange("The duration in milliseconds", duration, 1, MAX_DURATION_MS);
-}
-
-export function checkSettings({ grace, waitBy, linger }: Settings): void {
-  // The connection is asked at a third of it, and the lease is over without an answer.
-  if (linger !== undefined) checkRange("The linger", linger, 100, MAX_DURATION_MS);
-  checkRange("The grace", grace, 1, MAX_GRACE_MS);
-  if (waitBy !== "block" && waitBy !== "notify")
-    throw new RangeError('Redlock waits by "block" or by "notify".');
 }
 
 /** How long an operation may still wait: the retries of node-redlock, as time. */

@@ -39,9 +39,9 @@ export class Wire {
   constructor(
     driver: Driver,
     readonly place: string,
-    onMessage: (message: Buffer) => void,
+    readonly onMessage: (message: Buffer) => void,
   ) {
-    this.#link = driver.open(place, { onLost: () => this.close(), onMessage });
+    this.#link = driver.open(place, this);
   }
 
   async connect(): Promise<void> {
@@ -86,11 +86,12 @@ export class Wire {
     }
   }
 
-  close(): void {
+  /** Also called by the link. */
+  readonly close = (): void => {
     if (this.lost.aborted) return;
     this.lost.abort(new Error("the connection was lost"));
     this.#link.close();
-  }
+  };
 }
 
 /** All connections of a client. */

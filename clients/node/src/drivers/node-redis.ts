@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { type Command, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
+import { type Command, type Driver, hostOf, isOfBytes, type Link } from "../driver.js";
+import type { Wire } from "../wire.js";
 import { slotOf, tagOfSlot } from "../slot.js";
 import { LATE, within } from "../timer.js";
 
@@ -77,7 +78,7 @@ export function ofNodeRedis(client: NodeRedisClient): Driver {
   return {
     ...common(client),
     place: async () => String(await (selected ??= ask())),
-    open: (place, events) => open(client, { database: Number(place) }, false, events),
+    open: (place, wire) => open(client, { database: Number(place) }, false, wire),
   };
 }
 
@@ -90,12 +91,12 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
       if (master && !master.client) await within(CONNECT_MS, client.nodeClient(master), LATE);
       return master?.address;
     },
-    open(place, events) {
+    open(place, wire) {
       const { masters } = client;
       const known = masters.find(({ address }) => address === place)?.client;
       const template = known ?? masters.find((master) => master.client)?.client;
       if (!template) throw new Error("no node of the cluster is known");
-      return open(template, known ? {} : { socket: hostOf(place) }, true, events);
+      return open(template, known ? {} : { socket: hostOf(place) }, true, wire);
     },
     /**
      * The library asks for the masters when a node redirects a command. This one changes nothing. It goes to the node that had the slot,
@@ -116,25 +117,25 @@ export function ofNodeRedisSentinel(client: NodeRedisSentinel): Driver {
   return {
     ...common(client),
     place: async () => "",
-    open(_, events) {
+    open(_, wire) {
       const own = client.duplicate({ masterPoolSize: 1, replicaPoolSize: 0, reserveClient: true });
       own.on("error", () => {});
-      own.on("end", events.onLost);
+      own.on("end", wire.close);
       return {
         async connect() {
           await own.connect();
           for (const name of ["client-error", "topology-change"])
-            own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && events.onLost());
+            own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && wire.close());
         },
         send: (command) => own.sendCommand(false, ...given(command)),
-        subscribe: (channel) => own.subscribe(channel, events.onMessage, true),
+        subscribe: (channel) => own.subscribe(channel, wire.onMessage, true),
         close: () => (async () => own.destroy())().catch(() => {}),
       };
     },
   };
 }
 
-function open(template: NodeRedisClient, override: Options, isSharded: boolean, events: Events): Link {
+function open(template: NodeRedisClient, override: Options, isSharded: boolean, wire: Wire): Link {
   const sockets = { ...template.options?.socket, ...override.socket };
   const own = template.duplicate({
     ...override,
@@ -146,12 +147,12 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
     socket: { ...sockets, reconnectStrategy: false, socketTimeout: undefined },
   });
   // A connection that is not made again ends by an error only.
-  for (const event of ["error", "end"]) own.on(event, () => own.isOpen || events.onLost());
-  own.on("sharded-channel-moved", events.onLost);
+  for (const event of ["error", "end"]) own.on(event, () => own.isOpen || wire.close());
+  own.on("sharded-channel-moved", wire.close);
   return {
     connect: () => own.connect(),
     send: (command) => own.sendCommand(...given(command)),
-    subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, events.onMessage, true),
+    subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, wire.onMessage, true),
     close: () => own.isOpen && own.destroy(),
   };
 }
