@@ -62,7 +62,13 @@ export class Lock implements ExecutionResult {
     this.resources = request.resources;
     this.value = request.token;
     this.#endHold = measure("hold", request.resources);
-    if (request.linger !== undefined) this.#linger(request.linger);
+    const { linger } = request;
+    if (linger === undefined) return;
+    // For as long as the lease lasts, a silent connection is asked whether it lives.
+    const heart = setInterval(() => {
+      if (!this.isValid) clearInterval(heart);
+      else lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
+    }, linger / 3).unref();
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
@@ -198,6 +204,7 @@ export class Lock implements ExecutionResult {
 
   async #renew(duration: number): Promise<void> {
     const { lease, request } = this;
+    const { server } = this.redlock;
     if (!this.isValid) throw lost("its lease is over");
     const sent = performance.now();
     const mine = ++this.#extensions;
@@ -207,44 +214,28 @@ export class Lock implements ExecutionResult {
     try {
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
-      const wire = await this.redlock.server.asHolder("RENEW", request, [duration], ms);
+      const wire = await server.asHolder("RENEW", request, [duration], ms);
       if (!this.isValid) throw lost("its lease was over before the answer");
       // What the server does last is what was sent last.
       if (mine !== this.#extensions) return;
       lease.renew(sent, duration);
-      if (request.linger !== undefined && lease.pulse !== wire) await this.#bind(duration);
+      if (request.linger === undefined || lease.pulse === wire) return;
+      // Only an acquire binds a hold that lingers to the connection of now. Where it is not granted, as while a guard grants nothing, the
+      // renewal counts, and the next one binds.
+      const again = { ...request, duration, waits: false };
+      const grant = await server.acquire(again).catch(() => undefined);
+      if (grant && grant.fence !== this.fence) {
+        // It was lost meanwhile. Nobody knows of this one.
+        await server.release(again);
+        throw lost("the lock was granted anew");
+      }
+      if (grant) lease.pulse = grant.wire;
     } catch (error) {
       if (error instanceof ResourceLockedError) lease.isOver = true;
       throw error;
     } finally {
       this.#plan();
     }
-  }
-
-  /**
-   * Only an acquire binds a hold that lingers to the connection of now. Where it is not granted, as while a guard grants nothing, the
-   * renewal before it counts, and the next one binds.
-   */
-  async #bind(duration: number): Promise<void> {
-    const { server } = this.redlock;
-    const request = { ...this.request, duration, waits: false };
-    const grant = await server.acquire(request).catch(() => undefined);
-    if (!grant) return;
-    if (grant.fence !== this.fence) {
-      // It was lost meanwhile. Nobody knows of this one.
-      await server.asHolder("RELEASE", request).catch(() => {});
-      throw lost("the lock was granted anew");
-    }
-    this.lease.pulse = grant.wire;
-  }
-
-  /** For as long as the lease lasts, a silent connection is asked whether it lives. */
-  #linger(linger: number): void {
-    const beat = () => {
-      if (!this.isValid) clearInterval(heart);
-      else this.lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
-    };
-    const heart = setInterval(beat, linger / 3).unref();
   }
 
   /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */

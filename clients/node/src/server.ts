@@ -35,7 +35,7 @@ export type Target = Pick<Request, "resources"> & Partial<Request>;
 export interface Grant {
   /** Beside a value, 0 is no hold. */
   readonly fence: number;
-  readonly wire: Wire | undefined;
+  readonly wire?: Wire | undefined;
   readonly found?: Buffer | undefined;
 }
 
@@ -60,7 +60,7 @@ const SCRIPTS = {
 /** What strings do not have. */
 const LOST =
   "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
-  "resources, no guarded commands, no `linger` and `atLeast`, and a lease that an eviction or a failover can cut short";
+  "resources, no guarded commands, no `linger` and `atLeast`, no LOCK.ONCE (it is of 0.4.0), and a lease that an eviction or a failover can cut short";
 
 const servers = new WeakMap<Client, Server>();
 
@@ -91,21 +91,18 @@ export class Server extends Wires {
     const command = commandOf(request);
     try {
       const { reply, wire } = await (wait?.(command) ?? this.send(command, request.keys[0]!));
-      // Without a connection it was not asked.
-      if (wire) this.#isPlain ??= false;
+      this.#isPlain ??= false;
       if (reply === null) return undefined;
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       const [found, fence] = Array.isArray(reply) ? reply : [undefined, reply];
       return { fence: Number(fence), wire, found };
     } catch (error) {
-      const isOfValue = request.result !== undefined;
       // No old client locks by the key of a value.
-      if (is(error, "WRONGTYPE") && !isOfValue) {
+      if (is(error, "WRONGTYPE") && request.result === undefined) {
         this.#isPlain ??= false;
         throw await this.#stringLock(request.keys, error);
       }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
-      if (isOfValue) throw missing(error, "LOCK.ONCE is of 0.4.0, and there is no fallback for it");
       // A choice stays.
       if (!request.fallback || this.#isPlain === false) throw missing(error);
       const text = `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`;
@@ -125,21 +122,17 @@ export class Server extends Wires {
     // If an answer was lost, the key may be ours already.
     const renewal = ["EVAL", SCRIPTS.RENEW, 1, key, token, duration] as const;
     const isOurs = isSet || (isInDoubt && Number((await this.send(renewal, key)).reply) === 1);
-    return isOurs ? { fence: 0, wire: undefined } : undefined;
+    return isOurs ? { fence: 0 } : undefined;
   }
 
-  /** The error to throw when a key is no lock of the module. Without the right to ask, it is taken for a string. */
+  /** The error to throw when a key is no lock of the module. Without an answer, as where the right to ask is missing, it is a string. */
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
-    const ask = (key: string) =>
-      this.send(["TYPE", key], key).catch((failure) => {
-        if (is(failure, "NOPERM")) return { reply: "string" };
-        throw failure;
-      });
-    const types = (await Promise.all(keys.map(ask))).map(({ reply }) => String(reply));
-    if (types.some((type) => !["string", "none", "redislock"].includes(type))) return error;
-    // Perhaps it has ended since.
-    const key = keys[Math.max(0, types.indexOf("string"))];
-    return new StringLockError("ERR_LOCK_TAKEN", `${key} is held by a client with a string lock`);
+    const asking = keys.map((key) => this.send(["TYPE", key], key).catch(() => ({ reply: "string" })));
+    // It may have ended since.
+    const isOther = ({ reply }: { reply: unknown }) => !/^(string|none|redislock)$/.test(String(reply));
+    if ((await Promise.all(asking)).some(isOther)) return error;
+    const text = `${keys.join(", ")} is held by a client with a string lock`;
+    return new StringLockError("ERR_LOCK_TAKEN", text);
   }
 
   /** Sends what only the holder may. Rejects with a `ResourceLockedError` if the lock is lost. */
@@ -224,10 +217,10 @@ function translated(error: unknown): unknown {
 
 const FALLBACK = `Where modules cannot be loaded, the setting \`fallback: true\` has locks by SET NX PX: there is ${LOST}`;
 
-function missing(cause: Error, hint = FALLBACK): LockError {
+function missing(cause: Error): LockError {
   const text =
     `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
-    `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${hint}`;
+    `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${FALLBACK}`;
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
 }
 

@@ -91,9 +91,9 @@ export class Listener {
     try {
       // Without the channel it asks all the same, which keeps its place.
       const ready = await within(Math.min(ms / 2, PONG_MS), this.#subscribed(key), LATE).catch(ifLate);
-      const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
-      if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
+      if (!ready) return await wires.send(command, key, LATE_MS);
       const { ear, channel } = ready;
+      const wire = await wires.to(ear.place);
       for (const each of [ear, wire]) each.ping(HEARTBEAT_MS);
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
       const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
@@ -120,8 +120,8 @@ export class Listener {
       const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
       if (!this.isRefused) process.emitWarning(text, "RedisLockWarning", "REDIS_LOCK_WITHOUT_NOTIFY");
       this.isRefused = true;
-      // It has waited for no time. The next wait is by BLOCK.
-      return { reply: null, wire: undefined };
+      // The next wait is by BLOCK.
+      return await wires.send(command, key, LATE_MS);
     } finally {
       this.#waiters.delete(name);
     }

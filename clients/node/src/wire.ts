@@ -25,7 +25,7 @@ const LOOK_FOR_NODES_MS = 1000;
 const LOOK_AGAIN_MS = 500;
 
 /** A reply, and the connection on which it came. */
-export type Answer<W = Wire | undefined> = { readonly reply: unknown; readonly wire: W };
+export type Answer = { readonly reply: unknown; readonly wire: Wire };
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
 export class Wire {
@@ -46,10 +46,8 @@ export class Wire {
 
   async connect(): Promise<void> {
     const connecting = within(OPEN_MS, this.#link.connect(), "no answer on a new connection");
-    await connecting.catch((error) => {
-      this.close();
-      throw error;
-    });
+    connecting.catch(this.close);
+    await connecting;
     this.lost.throwIfAborted();
   }
 
@@ -106,7 +104,7 @@ export class Wires {
   constructor(readonly driver: Driver) {}
 
   /** Sends what is answered at once, and follows a cluster's redirections. */
-  async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer<Wire>> {
+  async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer> {
     let wire = await this.of(key);
     for (let hop = 0, isAsk = false; ; hop++) {
       // Nothing may come between the two.

@@ -13,6 +13,7 @@ interface NodeRedis {
   connect(): Promise<unknown>;
   destroy(): unknown;
   close(): unknown;
+  duplicate(override?: object): this;
   subscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
   on(event: string, listener: (event: { type: string }) => void): unknown;
 }
@@ -21,7 +22,6 @@ interface NodeRedis {
 export interface NodeRedisClient extends NodeRedis {
   readonly options?: Record<string, any> | undefined;
   sendCommand(command: (string | Buffer)[], options?: object): Promise<unknown>;
-  duplicate(override?: object): NodeRedisClient;
   sSubscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
 }
 
@@ -29,7 +29,6 @@ export interface NodeRedisClient extends NodeRedis {
 export interface NodeRedisSentinel extends NodeRedis {
   getSentinelNode(): unknown;
   sendCommand(isReadonly: boolean, command: (string | Buffer)[], options?: object): Promise<unknown>;
-  duplicate(override?: object): NodeRedisSentinel;
 }
 
 /** What of a node-redis Cluster client (`createCluster()`) is used. */
