@@ -16,7 +16,6 @@ import { WaitingRoom } from "./waiters.js";
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
 
-const LEAST_LINGER_MS = 100;
 const MAX_PERMITS = 2 ** 31 - 1;
 
 /** A routine, and settings before it if there are any. */
@@ -128,8 +127,7 @@ export class Redlock extends EventEmitter {
     const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
     // The connection is asked at a third of it, and the lease is over without an answer.
-    const { linger = LEAST_LINGER_MS } = effective;
-    checkRange("The linger", linger, LEAST_LINGER_MS, MAX_DURATION_MS);
+    checkRange("The linger", effective.linger ?? 100, 100, MAX_DURATION_MS);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;

@@ -60,7 +60,7 @@ const SCRIPTS = {
 /** What strings do not have. */
 const LOST =
   "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
-  "resources, no guarded commands, no `linger` and `atLeast`, no LOCK.ONCE (it is of 0.4.0), and a lease that an eviction or a failover can cut short";
+  "resources, no guarded commands, no `linger` and `atLeast`, no LOCK.ONCE, and a lease that an eviction or a failover can cut short";
 
 const servers = new WeakMap<Client, Server>();
 
@@ -98,10 +98,8 @@ export class Server extends Wires {
       return { fence: Number(fence), wire, found };
     } catch (error) {
       // No old client locks by the key of a value.
-      if (is(error, "WRONGTYPE") && request.result === undefined) {
-        this.#isPlain ??= false;
+      if (is(error, "WRONGTYPE") && request.result === undefined)
         throw await this.#stringLock(request.keys, error);
-      }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
       // A choice stays.
       if (!request.fallback || this.#isPlain === false) throw missing(error);

@@ -60,7 +60,7 @@ export class WaitingRoom {
   async #lend(place: string): Promise<Wire> {
     const found = this.#idle.find((wire) => !wire.lost.aborted && wire.place === place);
     this.#idle = this.#idle.filter((wire) => !wire.lost.aborted && wire !== found);
-    return found ?? this.wires.open(place);
+    return (found ?? this.wires.open(place)).connected;
   }
 }
 

@@ -33,6 +33,8 @@ export class Wire {
   aliveAt = performance.now();
   /** Aborted when it is lost, also by `close`. */
   readonly lost = new End();
+  /** Resolves when the server has answered. */
+  readonly connected: Promise<Wire>;
   readonly #link: Link;
   readonly #channels = new Map<string, Promise<unknown>>();
 
@@ -42,13 +44,12 @@ export class Wire {
     readonly onMessage: (message: Buffer) => void,
   ) {
     this.#link = driver.open(place, this);
-  }
-
-  async connect(): Promise<void> {
     const connecting = within(OPEN_MS, this.#link.connect(), "no answer on a new connection");
-    connecting.catch(this.close);
-    await connecting;
-    this.lost.throwIfAborted();
+    this.connected = connecting.then(() => {
+      this.lost.throwIfAborted();
+      return this;
+    });
+    this.connected.catch(this.close);
   }
 
   send(command: Command, ms = ANSWER_MS): Promise<unknown> {
@@ -94,10 +95,8 @@ export class Wire {
 
 /** All connections of a client. */
 export class Wires {
-  /** By place: the one for what is answered at once, and that which listens. */
-  readonly #known = new Map<string, Promise<Wire>>();
-  readonly #listening = new Map<string, Promise<Wire>>();
-  readonly #all = new Set<Wire>();
+  /** Until they are lost. The shared ones by place: that for what is answered at once, and that which listens. */
+  readonly #all = new Map<unknown, Wire>();
   #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
 
@@ -144,32 +143,26 @@ export class Wires {
   }
 
   /** The one to a place for commands, or that which listens. It is opened when it is first needed, and again after it was lost. */
-  to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
-    const known = onMessage ? this.#listening : this.#known;
-    const found = known.get(place);
-    if (found !== undefined) return found;
-    const opening = this.open(place, onMessage);
-    const forget = () => void (known.get(place) === opening && known.delete(place));
-    known.set(place, opening);
-    opening.then((wire) => whenAborted(forget, wire.lost), forget);
-    return opening;
+  async to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
+    const name = onMessage ? `${place} listening` : place;
+    return (this.#all.get(name) ?? this.open(place, name, onMessage)).connected;
   }
 
-  async open(place: string, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {
+  /** Without a name for one user, who closes it. */
+  open(place: string, name: unknown = Symbol(), onMessage: (message: Buffer) => void = () => {}): Wire {
     if (this.driver.hasEnded()) throw new Error("the client was ended");
     // This keeps no process alive.
     this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
     const wire = new Wire(this.driver, place, onMessage);
-    this.#all.add(wire);
-    whenAborted(() => this.#all.delete(wire), wire.lost);
-    await wire.connect();
+    this.#all.set(name, wire);
+    whenAborted(() => this.#all.delete(name), wire.lost);
     return wire;
   }
 
   close(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;
-    for (const wire of this.#all) wire.close();
+    for (const wire of this.#all.values()) wire.close();
   }
 
   /** Ends the user's client, too. node-redis would keep the connections of a look that is not over, and with them the process. */
