@@ -4,7 +4,7 @@ import { ResourceLockedError, StringLockError, taken } from "./errors.js";
 import { Lease } from "./lease.js";
 import { kindOf, wordOf } from "./replies.js";
 import type { Grant, Request, Server } from "./server.js";
-import type { Patience } from "./settings.js";
+import { pause } from "./settings.js";
 import { End, LATE, MAX_TIMER_MS, within } from "./timer.js";
 import type { Listener, WaitingRoom } from "./waiters.js";
 
@@ -41,12 +41,13 @@ export class Acquire {
     private readonly server: Server,
     private readonly room: WaitingRoom,
     private readonly request: Request,
-    private readonly patience: Patience,
+    private readonly deadline: number,
     private readonly note: (error: Error | undefined) => void,
   ) {}
 
   async run(): Promise<Granted> {
-    const { signal } = this.request;
+    const { request, server } = this;
+    const { signal } = request;
     signal?.throwIfAborted();
     try {
       return await within(Infinity, this.#untilGranted(), LATE, this.stopped, signal);
@@ -55,24 +56,19 @@ export class Acquire {
       if (this.stopped.aborted || signal?.aborted || kindOf(error) === "silent") this.#isInDoubt = true;
       this.stopped.abort(error);
       // It may be held if only the answer was lost, or have a place in the queue. A refusal without a wait leaves nothing.
-      const isRefused = error instanceof ResourceLockedError && !this.request.waits;
-      if (!isRefused || this.#isInDoubt) await this.#giveUp();
+      if (error instanceof ResourceLockedError && !request.waits && !this.#isInDoubt) throw error;
+      const first = server.release(request);
+      // A release on one connection may come before the request that was sent on another. So it is not the last one until that was
+      // answered, nor if that was given up.
+      const isLast = () => this.#pending === 0;
+      void first.then((kind) => {
+        if (kind === "final" && !this.#isInDoubt) return;
+        return server.releaseLater(request, [], performance.now() + RELEASE_MS, isLast);
+      });
+      // A server that says nothing is not waited for.
+      await within(GIVE_UP_MS, first, LATE).catch(() => {});
       throw error;
     }
-  }
-
-  /**
-   * Releases what may be left. A server that says nothing is not waited for; it goes on by itself. A release on one connection may come
-   * before the request that was sent on another. So it is not the last one until that was answered, nor if that was given up.
-   */
-  async #giveUp(): Promise<void> {
-    const { server, request } = this;
-    const first = server.release(request);
-    void first.then((kind) => {
-      if (kind === "final" && !this.#isInDoubt) return;
-      return server.releaseLater(request, [], performance.now() + RELEASE_MS, () => this.#pending === 0);
-    });
-    await within(GIVE_UP_MS, first, LATE).catch(() => {});
   }
 
   async #untilGranted(): Promise<Granted> {
@@ -83,9 +79,9 @@ export class Acquire {
         this.stopped.throwIfAborted();
         const start = performance.now();
         // It does not wait longer for a client that looks for its server, or for a server that says nothing.
-        const answer = await within(this.patience.left + ANSWER_MS, this.#ask(by, start), LATE);
+        const answer = await within(this.#left + ANSWER_MS, this.#ask(by, start), LATE);
         if (!(answer instanceof Error)) return answer;
-        if (this.patience.left === 0 || this.server.driver.hasEnded()) throw answer;
+        if (this.#left === 0 || this.server.driver.hasEnded()) throw answer;
         by = await this.#next(answer, by !== undefined, performance.now() - start);
       }
     } finally {
@@ -101,7 +97,7 @@ export class Acquire {
     let isLate = false;
     try {
       let sent = start;
-      const ms = Math.min(this.patience.left, request.blockSlice, MAX_TIMER_MS);
+      const ms = Math.min(this.#left, request.blockSlice, MAX_TIMER_MS);
       const wait = by && ((command: Command) => by.ask(request, command, ms, this.stopped));
       let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);
@@ -139,12 +135,11 @@ export class Acquire {
 
   /** Pauses after a failure, and says how to wait next. */
   async #next(error: Error, hasWaited: boolean, took: number): Promise<Waiter> {
-    const { patience } = this;
     // It may be had elsewhere at once, and nobody tells when a string ends.
     const isSoon = kindOf(error) === "elsewhere" || error instanceof StringLockError;
     if (isSoon || wordOf(error) === "UNBLOCKED") return void (await sleep(PAUSE_MS));
     const hasQueue = error instanceof ResourceLockedError && !this.server.isFallback(this.request);
-    if (!hasQueue) return void (await patience.pause());
+    if (!hasQueue) return void (await pause(this.request));
     // A guard that makes no new grant may answer at once.
     if (hasWaited && took < PAUSE_MS) await sleep(PAUSE_MS);
     const listener = this.#listener();
@@ -152,9 +147,14 @@ export class Acquire {
     this.#isCalled ??= new Promise((call) => (this.#leave = this.room.enter(() => call(true))));
     const { retryDelay, grace } = this.request;
     // Without a free connection the lock is asked for again, as node-redlock would, and the server keeps the place.
-    const atMost = Math.min(retryDelay || PAUSE_MS, grace / 2, patience.left);
+    const atMost = Math.min(retryDelay || PAUSE_MS, grace / 2, this.#left);
     const isFree = await within(atMost, this.#isCalled, LATE).catch(() => false);
     return isFree ? this.room : undefined;
+  }
+
+  /** How long it may still wait. */
+  get #left(): number {
+    return Math.max(0, Math.floor(this.deadline - performance.now()));
   }
 
   #listener(): Waiter {

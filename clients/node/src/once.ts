@@ -98,14 +98,14 @@ export async function once<T>(
   const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
   const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   // The lock has a ttl, and no linger. There is no value in the fallback.
-  const lockOfIt = {
+  const target = {
+    resources: checked([name]),
     keys: [lockOf(key)],
     result: key,
     early: earlyMs,
     linger: undefined,
     fallback: false,
   };
-  const target = { resources: checked([name]), ...lockOfIt };
   const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error) => {
     // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
     const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);

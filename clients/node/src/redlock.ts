@@ -8,15 +8,13 @@ import { drift, type Lease } from "./lease.js";
 import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
 import { type Request, Server, type Target } from "./server.js";
-import { checkDuration, checkRange, DEFAULT_SETTINGS, MAX_DURATION_MS, Patience } from "./settings.js";
-import { type ReleaseSettings, type RunOnceSettings, type Settings, withDefaults } from "./settings.js";
+import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
+import { checkDuration, checkRange, deadlineOf, DEFAULT_SETTINGS, pause, withDefaults } from "./settings.js";
 import { loaded, measure } from "./telemetry.js";
 import { WaitingRoom } from "./waiters.js";
 
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
-
-const MAX_PERMITS = 2 ** 31 - 1;
 
 /** A routine, and settings before it if there are any. */
 export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
@@ -38,7 +36,6 @@ export class Redlock extends EventEmitter {
   readonly #room: WaitingRoom;
   /** What may have a place in a queue, until it has ended. */
   readonly #acquires = new Map<Acquire, Promise<unknown>>();
-
   #hasQuit = false;
 
   /** Of one client, in an array as in node-redlock. It is the template for connections of this package's own. */
@@ -93,7 +90,7 @@ export class Redlock extends EventEmitter {
 
   /** A semaphore: at most `permits` hold the resource at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
   semaphore(resource: string, permits: number): Taken {
-    checkRange("The permits", permits, 1, MAX_PERMITS);
+    checkRange("The permits", permits, 1, 2 ** 31 - 1);
     // A permit is no reader's hold.
     return new Taken(this, { resources: checked([resource]), limit: permits, shared: false });
   }
@@ -127,23 +124,23 @@ export class Redlock extends EventEmitter {
     const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
     // The connection is asked at a third of it, and the lease is over without an answer.
-    checkRange("The linger", effective.linger ?? 100, 100, MAX_DURATION_MS);
+    checkRange("The linger", effective.linger ?? 100, 100, Number.MAX_SAFE_INTEGER);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
-    const patience = new Patience(effective);
+    const deadline = deadlineOf(effective);
     const request: Request = {
       keys: target.resources.map((resource) => this.server.driver.prefix + resource),
       // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
       token: randomUUID(),
       duration,
-      waits: patience.left > 0,
+      waits: deadline > performance.now(),
       // Not first: V8 takes 50 times as long to add so many properties to a copy.
       ...effective,
       fallback: this.settings.fallback,
       ...target,
     };
-    const acquire = new Acquire(this.server, this.#room, request, patience, note);
+    const acquire = new Acquire(this.server, this.#room, request, deadline, note);
     const endWait = measure("wait", target.resources);
     try {
       if (this.#hasQuit) throw new Error("the client was ended");
@@ -181,19 +178,19 @@ export class Redlock extends EventEmitter {
     lease?: Lease,
   ): Promise<Promise<ExecutionStats>[]> {
     const { effective, attempts, note } = this.#begin(settings);
-    let patience: Patience | undefined;
+    let deadline: number | undefined;
     for (;;) {
       let failure: Error | undefined;
       await ask().catch((error: Error) => (failure = error));
       note(failure);
       if (!failure) return attempts;
       // From the first failure on: to find a connection silent takes longer than the retries.
-      patience ??= new Patience(effective);
+      deadline ??= deadlineOf(effective);
       const kind = kindOf(failure);
       const isOver = kind === "final" || this.server.driver.hasEnded();
       if (!isOver && kind !== "silent" && lease && performance.now() < lease.until) await sleep(TRY_AGAIN_MS);
-      else if (isOver || patience.left === 0) throw this.failed(failure, attempts);
-      else await patience.pause();
+      else if (isOver || performance.now() >= deadline) throw this.failed(failure, attempts);
+      else await pause(effective);
     }
   }
 

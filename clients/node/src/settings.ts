@@ -59,7 +59,7 @@ export interface RunOnceSettings extends ReleaseSettings {
 }
 
 /** The longest ttl that the module knows. */
-export const MAX_DURATION_MS = 2 ** 48;
+const MAX_DURATION_MS = 2 ** 48;
 
 /** Names that are no settings do not count. */
 export function withDefaults(settings: Partial<Settings>, defaults: Settings): Settings {
@@ -76,23 +76,13 @@ export function checkDuration(duration: number): void {
   checkRange("The duration in milliseconds", duration, 1, MAX_DURATION_MS);
 }
 
-/** How long an operation may still wait: the retries of node-redlock, as time. */
-export class Patience {
-  readonly #until: number;
+/** Until when an operation that begins now may wait: the retries of node-redlock, as time. */
+export function deadlineOf({ retryCount, retryDelay }: Settings): number {
+  return retryCount === -1 ? Infinity : performance.now() + retryCount * retryDelay;
+}
 
-  constructor(private readonly settings: Settings) {
-    const { retryCount, retryDelay } = settings;
-    this.#until = retryCount === -1 ? Infinity : performance.now() + retryCount * retryDelay;
-  }
-
-  get left(): number {
-    return Math.max(0, Math.floor(this.#until - performance.now()));
-  }
-
-  /** Pauses after an attempt that failed. Another one follows, however little time is left. */
-  pause(): Promise<unknown> {
-    const { retryDelay, retryJitter } = this.settings;
-    const ms = retryDelay + (Math.random() * 2 - 1) * retryJitter;
-    return sleep(Math.min(Math.max(1, ms), MAX_TIMER_MS));
-  }
+/** Pauses after an attempt that failed. Another one follows, however little time is left. */
+export function pause({ retryDelay, retryJitter }: Settings): Promise<unknown> {
+  const ms = retryDelay + (Math.random() * 2 - 1) * retryJitter;
+  return sleep(Math.min(Math.max(1, ms), MAX_TIMER_MS));
 }

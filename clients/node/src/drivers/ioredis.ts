@@ -2,37 +2,36 @@ import { type Argument, type Driver, hostOf, isOfBytes, type Link } from "../dri
 import type { Wire } from "../wire.js";
 import { slotOf } from "../slot.js";
 
-/** What of an ioredis or iovalkey client (`Redis`) is used. */
-export interface IoredisClient {
+/** What both kinds of client have in common. */
+interface Ioredis {
   readonly status: string;
   readonly options: Record<string, any>;
+  connect(): Promise<unknown>;
+  quit(): Promise<unknown>;
+}
+
+/** What of an ioredis or iovalkey client (`Redis`) is used. */
+export interface IoredisClient extends Ioredis {
   /** Of its connection, while it has one. */
   readonly condition?: { readonly select: number } | null | undefined;
   call(command: string, ...args: Argument[]): Promise<unknown>;
   callBuffer(command: string, ...args: Argument[]): Promise<unknown>;
   duplicate(override?: object): IoredisClient;
-  connect(): Promise<unknown>;
   disconnect(): void;
-  quit(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (channel: any, message: Buffer) => void): unknown;
 }
 
 /** What of an ioredis or iovalkey `Cluster` is used. */
-export interface IoredisCluster {
+export interface IoredisCluster extends Ioredis {
   readonly isCluster: boolean;
-  readonly status: string;
-  readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
-  connect(): Promise<unknown>;
   nodes(role?: "master"): IoredisClient[];
   refreshSlotsCache(callback: () => void): void;
-  quit(): Promise<unknown>;
 }
 
-/** What both kinds have in common. */
-function common(client: IoredisClient | IoredisCluster) {
+function common(client: Ioredis) {
   return {
     prefix: client.options.keyPrefix ?? "",
     /**

@@ -67,10 +67,9 @@ function common(client: { readonly isOpen: boolean; close(): unknown }) {
 }
 
 export function ofNodeRedis(client: NodeRedisClient): Driver {
-  /** The library tells nobody what `select` has chosen. So the server is asked, once, if the client is connected and has the right. */
+  /** The library tells nobody what `select` has chosen. So the server is asked, once, if the client can do it. */
   const ask = async () => {
-    const asking = client.isReady ? client.sendCommand(["CLIENT", "INFO"]) : Promise.resolve("");
-    const info = await within(CONNECT_MS, asking, LATE).catch(() => "");
+    const info = await within(CONNECT_MS, client.sendCommand(["CLIENT", "INFO"]), LATE).catch(() => "");
     return Number(/ db=(\d+)/.exec(String(info))?.[1] ?? client.options?.database ?? 0);
   };
   let selected: Promise<number> | undefined;
@@ -91,9 +90,8 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
       return master?.address;
     },
     open(place, wire) {
-      const { masters } = client;
-      const known = masters.find(({ address }) => address === place)?.client;
-      const template = known ?? masters.find((master) => master.client)?.client;
+      const known = client.masters.find(({ address }) => address === place)?.client;
+      const template = known ?? client.masters.find((master) => master.client)?.client;
       if (!template) throw new Error("no node of the cluster is known");
       return open(template, known ? {} : { socket: hostOf(place) }, true, wire);
     },
