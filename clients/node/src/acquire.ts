@@ -102,8 +102,7 @@ export class Acquire {
       let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);
       this.note(undefined);
-      const { found } = grant;
-      if (found && grant.fence === 0) return grant;
+      if (grant.found && grant.fence === 0) return grant;
       if (linger !== undefined && by === this.room) {
         // A hold that lingers is bound to the connection that asked, which is to be the one for renewals.
         sent = performance.now();
@@ -116,7 +115,7 @@ export class Acquire {
       }
       const lease = new Lease(request, sent, grant.wire);
       if (!lease.isValid(performance.now())) return new Error("the grant came too late");
-      return { ...grant, found, lease };
+      return { ...grant, lease };
     } catch (error) {
       const failure = error instanceof Error ? error : new Error(String(error));
       this.note(failure);

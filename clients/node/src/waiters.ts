@@ -19,20 +19,13 @@ export class WaitingRoom {
 
   /** Joins the line, and calls this, perhaps again, while a connection is free for the caller. Returns what leaves the line. */
   enter(call: () => void): () => void {
+    const callFirst = () => [...this.#line].slice(0, this.limit).forEach((call) => call());
     this.#line.add(call);
-    this.#callFirst();
+    callFirst();
     return () => {
       this.#line.delete(call);
-      this.#callFirst();
+      callFirst();
     };
-  }
-
-  #callFirst(): void {
-    let free = this.limit;
-    for (const call of this.#line) {
-      if (free-- <= 0) return;
-      call();
-    }
   }
 
   /**
@@ -75,7 +68,7 @@ export class Listener {
   /** The server does not allow it to this user, or not for this key. */
   isRefused = false;
   readonly #id = randomBytes(16).toString("hex");
-  /** By key and token. Called with the end of the wait, as the server publishes it. */
+  /** By token, the last word of a message. Called with the end of the wait, as the server publishes it. */
   readonly #waiters = new Map<string, (message: { event: string; fence: number }) => void>();
 
   constructor(private readonly wires: Wires) {}
@@ -84,8 +77,6 @@ export class Listener {
   async ask({ keys, token }: Request, command: Command, ms: number, end: End): Promise<Answer> {
     const { wires } = this;
     const key = keys[0]!;
-    // As it comes back from the server, where it is UTF-8.
-    const name = `${Buffer.from(key).toString()} ${token}`;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     try {
@@ -96,7 +87,7 @@ export class Listener {
       const wire = await wires.to(ear.place);
       for (const each of [ear, wire]) each.ping(HEARTBEAT_MS);
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
-      const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
+      const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(token, tell));
       // It stays in the server for a little longer. The places of a process that has died end soon, and together.
       const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + LATE_MS, channel];
       // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
@@ -123,7 +114,7 @@ export class Listener {
       // The next wait is by BLOCK.
       return await wires.send(command, key, LATE_MS);
     } finally {
-      this.#waiters.delete(name);
+      this.#waiters.delete(token);
     }
   }
 
@@ -139,8 +130,8 @@ export class Listener {
   }
 
   readonly #hear = (message: Buffer) => {
-    const [event, fence, , ...name] = message.toString().split(" ");
-    this.#waiters.get(name.join(" "))?.({ event: event!, fence: Number(fence) });
+    const words = message.toString().split(" ");
+    this.#waiters.get(words.at(-1)!)?.({ event: words[0]!, fence: Number(words[1]) });
   };
 }
 
