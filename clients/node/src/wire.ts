@@ -66,7 +66,7 @@ export class Wire {
   subscribe(channel: string): Promise<unknown> {
     const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), PONG_MS);
     this.#channels.set(channel, subscribed);
-    subscribed.catch(() => this.close());
+    subscribed.catch(this.close);
     return subscribed;
   }
 
@@ -97,7 +97,6 @@ export class Wire {
 export class Wires {
   /** Until they are lost. The shared ones by place: that for what is answered at once, and that which listens. */
   readonly #all = new Map<unknown, Wire>();
-  #timer: NodeJS.Timeout | undefined;
   #looking: Promise<unknown> | undefined;
 
   constructor(readonly driver: Driver) {}
@@ -151,23 +150,17 @@ export class Wires {
   /** Without a name for one user, who closes it. */
   open(place: string, name: unknown = Symbol(), onMessage: (message: Buffer) => void = () => {}): Wire {
     if (this.driver.hasEnded()) throw new Error("the client was ended");
-    // This keeps no process alive.
-    this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
     const wire = new Wire(this.driver, place, onMessage);
     this.#all.set(name, wire);
-    whenAborted(() => this.#all.delete(name), wire.lost);
+    // This keeps no process alive.
+    const look = setInterval(() => this.driver.hasEnded() && wire.close(), LOOK_MS).unref();
+    whenAborted(() => (clearInterval(look), this.#all.delete(name)), wire.lost);
     return wire;
-  }
-
-  close(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    for (const wire of this.#all.values()) wire.close();
   }
 
   /** Ends the user's client, too. node-redis would keep the connections of a look that is not over, and with them the process. */
   async quit(): Promise<void> {
-    this.close();
+    for (const wire of this.#all.values()) wire.close();
     await this.#looking;
     await this.driver.end();
   }
