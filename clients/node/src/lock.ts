@@ -266,7 +266,6 @@ export class Lock implements ExecutionResult {
   }
 
   #lose(text: string): void {
-    clearTimeout(this.#timer);
     const { signal } = this.#controller;
     if (this.#isReleased || signal.aborted) return;
     const cause = new ResourceLockedError("ERR_LOCK_LOST", text, { cause: this.#failure });

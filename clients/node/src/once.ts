@@ -89,14 +89,7 @@ export async function once<T>(
   if (!(wait >= 0 && drawn >= 0)) throw new RangeError("`wait` and `early` must not be negative.");
   // A value must not be early from its first moment on.
   const earlyMs = Math.floor(Math.min(drawn, keep / 2));
-  signal?.throwIfAborted();
-  const until = performance.now() + wait;
   const key = redlock.server.driver.prefix + name;
-  const [seen, left] = await look(redlock, key, wait, signal);
-  if (seen !== null && (left < 0 || left > earlyMs)) return unpack(seen);
-  const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
-  const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
-  const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   // The lock has a ttl, and no linger. There is no value in the fallback.
   const target = {
     resources: checked([name]),
@@ -106,6 +99,12 @@ export async function once<T>(
     linger: undefined,
     fallback: false,
   };
+  const until = performance.now() + wait;
+  const [seen, left] = await look(redlock, key, wait, signal);
+  if (seen !== null && (left < 0 || left > earlyMs)) return unpack(seen);
+  const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
+  const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
+  const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error) => {
     // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
     const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);

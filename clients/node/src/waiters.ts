@@ -80,10 +80,13 @@ export class Listener {
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     try {
+      // A shard channel is of the key's slot.
+      const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
+      const channel = `redis-lock:${tag}${this.#id}`;
       // Without the channel it asks all the same, which keeps its place.
-      const ready = await within(Math.min(ms / 2, PONG_MS), this.#subscribed(key), LATE).catch(ifLate);
-      if (!ready) return await wires.send(command, key, LATE_MS);
-      const { ear, channel } = ready;
+      const opening = this.#subscribed(key, channel);
+      const ear = await within(Math.min(ms / 2, PONG_MS), opening, LATE).catch(ifLate);
+      if (!ear) return await wires.send(command, key, LATE_MS);
       const wire = await wires.to(ear.place);
       for (const each of [ear, wire]) each.ping(HEARTBEAT_MS);
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
@@ -119,14 +122,10 @@ export class Listener {
   }
 
   /** Subscribes at the node of the key, unless it is subscribed. */
-  async #subscribed(key: string) {
-    const { wires } = this;
-    const ear = await wires.of(key, (place) => wires.to(place, this.#hear));
-    // A shard channel is of the key's slot.
-    const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
-    const channel = `redis-lock:${tag}${this.#id}`;
+  async #subscribed(key: string, channel: string): Promise<Wire> {
+    const ear = await this.wires.of(key, (place) => this.wires.to(place, this.#hear));
     await ear.subscribe(channel);
-    return { ear, channel };
+    return ear;
   }
 
   readonly #hear = (message: Buffer) => {

@@ -33,7 +33,7 @@ export class Wire {
   aliveAt = performance.now();
   /** Aborted when it is lost, also by `close`. */
   readonly lost = new End();
-  /** Resolves when the server has answered. */
+  /** Resolves when the server has answered; it may be lost again by then. */
   readonly connected: Promise<Wire>;
   readonly #link: Link;
   readonly #channels = new Map<string, Promise<unknown>>();
@@ -45,10 +45,7 @@ export class Wire {
   ) {
     this.#link = driver.open(place, this);
     const connecting = within(OPEN_MS, this.#link.connect(), "no answer on a new connection");
-    this.connected = connecting.then(() => {
-      this.lost.throwIfAborted();
-      return this;
-    });
+    this.connected = connecting.then(() => this);
     this.connected.catch(this.close);
   }
 

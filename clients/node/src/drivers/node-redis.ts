@@ -35,7 +35,6 @@ export interface NodeRedisSentinel extends NodeRedis {
 export interface NodeRedisCluster {
   readonly isOpen: boolean;
   readonly slots: readonly ({ readonly master: Master } | undefined)[];
-  readonly masters: readonly Master[];
   nodeClient(node: any): Promise<unknown>;
   sendCommand(firstKey: string, isReadonly: boolean, command: (string | Buffer)[]): Promise<unknown>;
   close(): unknown;
@@ -90,8 +89,8 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
       return master?.address;
     },
     open(place, wire) {
-      const known = client.masters.find(({ address }) => address === place)?.client;
-      const template = known ?? client.masters.find((master) => master.client)?.client;
+      const known = client.slots.find((shard) => shard?.master.address === place)?.master.client;
+      const template = known ?? client.slots.find((shard) => shard?.master.client)?.master.client;
       if (!template) throw new Error("no node of the cluster is known");
       return open(template, known ? {} : { socket: hostOf(place) }, true, wire);
     },
