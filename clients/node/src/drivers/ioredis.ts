@@ -66,7 +66,8 @@ export function ofIoredisCluster(client: IoredisCluster): Driver {
     open(place, wire) {
       const [template] = client.nodes();
       if (!template) throw new Error("no node of the cluster is known");
-      return open(template, { ...hostOf(place), path: undefined }, true, wire);
+      // It may be the client of a replica.
+      return open(template, { ...hostOf(place), path: undefined, readOnly: false }, true, wire);
     },
     discover: () => new Promise<void>((resolve) => client.refreshSlotsCache(resolve)),
   };
