@@ -97,7 +97,8 @@ export class Acquire {
     let isLate = false;
     try {
       let sent = start;
-      const ms = Math.min(this.#left, request.blockSlice, MAX_TIMER_MS);
+      // The timers that watch over a wait are longer than it.
+      const ms = Math.min(this.#left, request.blockSlice, MAX_TIMER_MS - ANSWER_MS);
       const wait = by && ((command: Command) => by.ask(request, command, ms, this.stopped));
       let grant = await server.acquire(request, this.#isInDoubt, wait);
       if (!grant) throw taken(request);

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { Argument } from "./driver.js";
-import { type ExecutionResult, LockError, lost, ResourceLockedError } from "./errors.js";
+import { type ExecutionError, type ExecutionResult, LockError, lost, ResourceLockedError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
 import { kindOf } from "./replies.js";
@@ -36,7 +36,7 @@ export class Lock implements ExecutionResult {
   #timer: NodeJS.Timeout | undefined;
   /** When the next extension is due. Undefined while nobody wants to hear of the end of the lease either. */
   #due: number | undefined;
-  #failure: Error | undefined;
+  #failure: ExecutionError | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
   #isReleased = false;
@@ -65,10 +65,13 @@ export class Lock implements ExecutionResult {
     const { linger } = request;
     if (linger === undefined) return;
     // For as long as the lease lasts, a silent connection is asked whether it lives.
-    const heart = setInterval(() => {
-      if (!this.isValid) clearInterval(heart);
-      else lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
-    }, linger / 3).unref();
+    const heart = setInterval(
+      () => {
+        if (!this.isValid) clearInterval(heart);
+        else lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
+      },
+      Math.min(linger / 3, MAX_TIMER_MS),
+    ).unref();
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
@@ -231,7 +234,8 @@ export class Lock implements ExecutionResult {
       }
       if (grant) lease.pulse = grant.wire;
     } catch (error) {
-      if (error instanceof ResourceLockedError) lease.isOver = true;
+      // Its end in time, too: to release what is lost does not wait for a server that cannot do it.
+      if (error instanceof ResourceLockedError) lease.shorten(-Infinity, 0);
       throw error;
     } finally {
       this.#plan();
@@ -259,7 +263,7 @@ export class Lock implements ExecutionResult {
       this.#failure = undefined;
       this.keep();
     } catch (error) {
-      this.#failure = error as Error;
+      this.#failure = error as ExecutionError;
       // A final error ends the extensions. The end of the lease tells of it.
       if (kindOf(this.#failure.cause) !== "final") this.#plan(performance.now() + RETRY_MS);
     }
@@ -268,8 +272,9 @@ export class Lock implements ExecutionResult {
   #lose(text: string): void {
     const { signal } = this.#controller;
     if (this.#isReleased || signal.aborted) return;
-    const cause = new ResourceLockedError("ERR_LOCK_LOST", text, { cause: this.#failure });
-    const error = this.redlock.failed(cause);
+    const over = new ResourceLockedError("ERR_LOCK_LOST", text, { cause: this.#failure });
+    // What the server has said is clearer than that the time is over.
+    const error = this.redlock.failed(this.#failure?.code === over.code ? this.#failure : over);
     this.#endHold(false, error);
     (signal as LockSignal).error = error;
     this.#controller.abort(error);

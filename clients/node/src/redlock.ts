@@ -26,7 +26,7 @@ export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { 
  * Locks in a server that has the redis-lock module, with the interface of node-redlock. An acquire that finds the lock held waits in the
  * server's queue, with one place until it is granted or gives up.
  *
- * Emits `error` for each request that failed, whatever became of the operation.
+ * Emits `error` for each request that failed while its operation lasted, whatever became of it.
  */
 export class Redlock extends EventEmitter {
   readonly clients: ReadonlySet<Client>;
@@ -123,6 +123,8 @@ export class Redlock extends EventEmitter {
   async take(target: Target, duration: number, settings: Partial<Settings>) {
     const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
+    if (!/^(block|notify)$/.test(effective.waitBy))
+      throw new RangeError('Redlock waits by "block" or by "notify".');
     // The connection is asked at a third of it, and the lease is over without an answer.
     checkRange("The linger", effective.linger ?? 100, 100, Number.MAX_SAFE_INTEGER);
     if (drift(duration, effective.driftFactor) >= duration)
@@ -187,7 +189,7 @@ export class Redlock extends EventEmitter {
       // From the first failure on: to find a connection silent takes longer than the retries.
       deadline ??= deadlineOf(effective);
       const kind = kindOf(failure);
-      const isOver = kind === "final" || this.server.driver.hasEnded();
+      const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
       if (!isOver && kind !== "silent" && lease && performance.now() < lease.until) await sleep(TRY_AGAIN_MS);
       else if (isOver || performance.now() >= deadline) throw this.failed(failure, attempts);
       else await pause(effective);

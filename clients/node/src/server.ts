@@ -39,9 +39,10 @@ export interface Grant {
   readonly found?: Buffer | undefined;
 }
 
-/** Before a release without an answer is sent again; then longer each time. */
+/** Before a release without an answer is sent again; then longer each time, but who waits for the lock is to have it soon. */
 const RELEASE_AGAIN_MS = 500;
 const LONGER = 1.25;
+const LONGEST_MS = 5000;
 
 /** Sends the command so that its answer comes after a wait. */
 type Wait = (command: Command) => Promise<Answer>;
@@ -126,11 +127,11 @@ export class Server extends Wires {
   /** The error to throw when a key is no lock of the module. Without an answer, as where the right to ask is missing, it is a string. */
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
     const asking = keys.map((key) => this.send(["TYPE", key], key).catch(() => ({ reply: "string" })));
+    const types = (await Promise.all(asking)).map(({ reply }) => String(reply));
     // It may have ended since.
-    const isOther = ({ reply }: { reply: unknown }) => !/^(string|none|redislock)$/.test(String(reply));
-    if ((await Promise.all(asking)).some(isOther)) return error;
-    const text = `${keys.join(", ")} is held by a client with a string lock`;
-    return new StringLockError("ERR_LOCK_TAKEN", text);
+    if (!types.every((type) => /^(string|none|redislock)$/.test(type))) return error;
+    const key = keys[Math.max(0, types.indexOf("string"))];
+    return new StringLockError("ERR_LOCK_TAKEN", `${key} is held by a client with a string lock`);
   }
 
   /** Sends what only the holder may. Rejects with a `ResourceLockedError` if the lock is lost. */
@@ -158,7 +159,7 @@ export class Server extends Wires {
   /** Goes on with a release, after a longer time each time, but not beyond `until`. `isLast`: nothing that was sent can come after it. */
   async releaseLater(request: Request, options: Argument[], until: number, isLast = () => true) {
     for (let ms = RELEASE_AGAIN_MS; performance.now() < until && !this.driver.hasEnded(); ms *= LONGER) {
-      await sleep(ms, undefined, { ref: false });
+      await sleep(Math.min(ms, LONGEST_MS), undefined, { ref: false });
       const mayEnd = isLast();
       if ((await this.release(request, options)) === "final" && mayEnd) return;
     }
@@ -217,7 +218,7 @@ const FALLBACK = `Where modules cannot be loaded, the setting \`fallback: true\`
 
 function missing(cause: Error): LockError {
   const text =
-    `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
+    `the server has no redis-lock module, or an old one (${cause.message.trim()}). Load it by \`loadmodule ` +
     `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${FALLBACK}`;
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
 }
