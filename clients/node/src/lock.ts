@@ -172,7 +172,7 @@ export class Lock implements ExecutionResult {
   }
 
   /**
-   * At the end of the block of an `await using`: releases the lock, unless that was done, and rejects when the lock was lost. The
+   * At the end of the block of an `await using`: releases the lock, unless that was tried, and rejects when the lock was lost. The
    * declaration reads this property, and from then on the lock is extended, as by `keep()`.
    */
   get [Symbol.asyncDispose](): () => Promise<void> {
@@ -198,7 +198,7 @@ export class Lock implements ExecutionResult {
     }
   }
 
-  /** Releases the lock, unless that was done. */
+  /** Releases the lock, unless that was tried: without an answer it goes on by itself. */
   async #end(settings?: ReleaseSettings): Promise<void> {
     if (this.#isReleased) return;
     const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
