@@ -1,3 +1,5 @@
+import type { Wire } from "./wire.js";
+
 /** An argument of a command. */
 export type Argument = string | number | Buffer;
 
@@ -11,18 +13,10 @@ export function isOfBytes([name]: Command): boolean {
 /** A connection of our own, to one server. Once it is lost it stays lost, and the library answers nothing on it any more. */
 export interface Link {
   connect(): Promise<unknown>;
-  isOpen(): boolean;
   send(command: Command): Promise<unknown>;
   /** In a cluster to a shard channel. */
   subscribe(channel: string): Promise<unknown>;
   close(): unknown;
-}
-
-/** What a link calls. */
-export interface Events {
-  /** The connection, or only a channel, was lost. */
-  onLost(): void;
-  onMessage(message: Buffer): void;
 }
 
 /**
@@ -38,7 +32,8 @@ export interface Driver {
   end(): unknown;
   /** Where the key is, as far as the client knows: a database, in a cluster the address of a node. */
   place(key: string): Promise<string | undefined>;
-  open(place: string, events: Events): Link;
+  /** The link closes the wire when the connection, or only a channel, is lost, and calls its `onMessage`. */
+  open(place: string, wire: Wire): Link;
   /** Of a cluster client only: has it ask again where the slots are. */
   discover?(key: string): Promise<unknown>;
 }

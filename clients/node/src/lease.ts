@@ -1,3 +1,4 @@
+import type { Request } from "./server.js";
 import type { Wire } from "./wire.js";
 
 /** The least part of a lease that is taken off for clocks of different speeds: a server's guard counts on no less. */
@@ -17,15 +18,17 @@ export function drift(duration: number, driftFactor: number): number {
 export class Lease {
   #until = -Infinity;
   #known = -Infinity;
-  /** The connection that the server has bound the hold to. */
-  pulse: Wire | undefined;
   /** For good, whatever a later answer says. */
   isOver = false;
 
+  /** Of a request that was sent then. `pulse` is the connection that the server has bound the hold to. */
   constructor(
-    private readonly driftFactor: number,
-    private readonly linger?: number,
-  ) {}
+    private readonly request: Pick<Request, "duration" | "driftFactor" | "linger">,
+    sent: number,
+    public pulse?: Wire,
+  ) {
+    this.renew(sent, request.duration);
+  }
 
   /** The request that was sent then has set the ttl anew. */
   renew(sent: number, duration: number): void {
@@ -38,11 +41,12 @@ export class Lease {
     this.#until = Math.min(this.#until, this.#endOf(sent, duration));
   }
 
+  /** Its end in time, also if it was over before. */
   get until(): number {
-    if (this.isOver) return -Infinity;
-    if (this.linger === undefined) return this.#until;
+    const { linger } = this.request;
+    if (linger === undefined) return this.#until;
     const heard = Math.max(this.#known, this.pulse?.aliveAt ?? -Infinity);
-    return Math.min(this.#until, this.#endOf(heard, this.linger));
+    return Math.min(this.#until, this.#endOf(heard, linger));
   }
 
   isValid(now: number): boolean {
@@ -56,6 +60,6 @@ export class Lease {
   }
 
   #endOf(from: number, ms: number): number {
-    return from + ms - drift(ms, this.driftFactor);
+    return from + ms - drift(ms, this.request.driftFactor);
   }
 }

@@ -1,10 +1,9 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-import { RELEASE_AGAIN_MS } from "./acquire.js";
 import type { Argument } from "./driver.js";
-import { type ExecutionResult, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
+import { type ExecutionError, type ExecutionResult, LockError, lost, ResourceLockedError } from "./errors.js";
 import type { Lease } from "./lease.js";
 import type { Redlock } from "./redlock.js";
-import { kindOf, wordOf } from "./replies.js";
+import { kindOf } from "./replies.js";
 import type { Request } from "./server.js";
 import { checkDuration, type ReleaseSettings, type Settings } from "./settings.js";
 import { measure } from "./telemetry.js";
@@ -37,13 +36,14 @@ export class Lock implements ExecutionResult {
   #timer: NodeJS.Timeout | undefined;
   /** When the next extension is due. Undefined while nobody wants to hear of the end of the lease either. */
   #due: number | undefined;
-  #failure: Error | undefined;
+  #failure: ExecutionError | undefined;
   /** How many extensions were sent. */
   #extensions = 0;
-  /** Once a release was sent: until when its answer counts as one to this hold, whether one was lost, and whether it is repeated. */
-  #ended: { readonly until: number; isInDoubt: boolean; goesOn: boolean } | undefined;
-  /** The server has said that it is released, or was lost. */
-  #isSettled = false;
+  #isReleased = false;
+  /** The answer to a release was lost. */
+  #isInDoubt = false;
+  /** Repeats a release without an answer. */
+  #releasing: Promise<void> | undefined;
   /** @internal Why the lock was lost at the end of its lease. */
   endMessage = NOT_EXTENDED;
 
@@ -62,7 +62,16 @@ export class Lock implements ExecutionResult {
     this.resources = request.resources;
     this.value = request.token;
     this.#endHold = measure("hold", request.resources);
-    if (request.linger !== undefined) this.#linger(request.linger);
+    const { linger } = request;
+    if (linger === undefined) return;
+    // For as long as the lease lasts, a silent connection is asked whether it lives.
+    const heart = setInterval(
+      () => {
+        if (!this.isValid) clearInterval(heart);
+        else lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
+      },
+      Math.min(linger / 3, MAX_TIMER_MS),
+    ).unref();
   }
 
   /** Whether the lease is not over yet, by this process's monotonic clock. */
@@ -114,38 +123,31 @@ export class Lock implements ExecutionResult {
 
   /** Gives the lock back. A release that was rejected for lack of an answer can be repeated, and is repeated by itself, too. */
   async release(settings: ReleaseSettings = {}): Promise<ExecutionResult> {
+    const { lease, redlock, request } = this;
     const options: Argument[] = settings.atLeast === undefined ? [] : ["ATLEAST", settings.atLeast];
     clearTimeout(this.#timer);
-    const ended = (this.#ended ??= { until: this.lease.until, isInDoubt: false, goesOn: false });
-    this.lease.isOver = true;
+    this.#isReleased = true;
+    lease.isOver = true;
     const release = async () => {
       try {
-        await this.redlock.server.asHolder("RELEASE", this.request, options);
+        await redlock.server.asHolder("RELEASE", request, options);
       } catch (error) {
-        if (kindOf(error) === "silent") ended.isInDoubt = true;
-        if (!(error instanceof ResourceLockedError)) throw error;
+        if (kindOf(error) === "silent") this.#isInDoubt = true;
         // Sent twice, the first may have done it. For as long as the lease lasts that is what this answer is taken for.
-        this.#isSettled = true;
-        if (!ended.isInDoubt || performance.now() >= ended.until) {
-          this.#endHold(false);
-          throw error;
-        }
+        const isGone = error instanceof ResourceLockedError;
+        if (!isGone || !this.#isInDoubt || performance.now() >= lease.until) throw error;
       }
-      this.#isSettled = true;
-      this.#endHold(true);
     };
-    const until = () => ended.until;
     try {
-      return { attempts: await this.redlock.insist(release, settings, until) };
+      const attempts = await redlock.insist(release, settings, lease);
+      this.#endHold(true);
+      return { attempts };
     } catch (error) {
+      const { cause } = error as Error;
+      this.#endHold(!(cause instanceof ResourceLockedError));
       // Most programs do not repeat it, and those who wait would wait for the rest of the ttl.
-      const retryCount = (until() - performance.now()) / RELEASE_AGAIN_MS;
-      const isOver = this.#isSettled || kindOf((error as Error).cause) === "final" || ended.goesOn;
-      if (!isOver && retryCount > 0) {
-        ended.goesOn = true;
-        const settings = { retryCount, retryDelay: RELEASE_AGAIN_MS };
-        this.redlock.insist(release, settings, until).catch(() => {});
-      }
+      if (kindOf(cause) !== "final")
+        this.#releasing ??= redlock.server.releaseLater(request, options, lease.until);
       throw error;
     }
   }
@@ -153,9 +155,7 @@ export class Lock implements ExecutionResult {
   /** Sets the lease anew, from now on. Returns this lock. */
   async extend(duration: number, settings: Partial<Settings> = {}): Promise<Lock> {
     checkDuration(duration);
-    if (!this.isValid) throw this.redlock.failed(lost("its lease is over"));
-    const renew = () => this.#renew(duration);
-    await this.redlock.insist(renew, settings, () => this.lease.until);
+    await this.redlock.insist(() => this.#renew(duration), settings, this.lease);
     this.endMessage = NOT_EXTENDED;
     return this;
   }
@@ -172,41 +172,42 @@ export class Lock implements ExecutionResult {
   }
 
   /**
-   * At the end of the block of an `await using`: releases the lock, unless that was done, and rejects when the lock was lost. The
+   * At the end of the block of an `await using`: releases the lock, unless that was tried, and rejects when the lock was lost. The
    * declaration reads this property, and from then on the lock is extended, as by `keep()`.
    */
   get [Symbol.asyncDispose](): () => Promise<void> {
     this.keep();
-    return async () => {
-      if (!this.#isSettled) await this.release();
-    };
+    return () => this.#end();
   }
 
   /** @internal Runs the routine, and releases the lock unless the routine has done so. */
-  async use<T>(routine: Routine<T>, settings: ReleaseSettings = {}): Promise<T> {
+  async use<T>(routine: Routine<T>, settings?: ReleaseSettings): Promise<T> {
     const { signal } = this;
-    const release = async () => {
-      if (this.#ended !== undefined) return;
-      const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
-      await released.catch((error) => Promise.reject(this.redlock.failed(error)));
-    };
     try {
       const value = await routine(signal, this);
       // The lease is asked, too: after a stop of the whole process its timer may not have had its turn.
-      if (!this.isValid) this.#lose(this.#over("The lease was over before the routine was."));
+      if (!this.isValid) this.#lose("The lease was over before the routine was.");
       signal.throwIfAborted();
-      await release();
+      await this.#end(settings);
       return value;
     } catch (error) {
       // Nobody waits for a server that may not answer to release what is lost.
-      const released = release().catch(() => {});
-      if (!signal.aborted) await released;
+      const ended = this.#end(settings).catch(() => {});
+      if (!signal.aborted) await ended;
       throw error;
     }
   }
 
+  /** Releases the lock, unless that was tried: without an answer it goes on by itself. */
+  async #end(settings?: ReleaseSettings): Promise<void> {
+    if (this.#isReleased) return;
+    const released = within(this.remaining + RELEASED_MS, this.release(settings), NOT_RELEASED);
+    await released.catch((error) => Promise.reject(this.redlock.failed(error)));
+  }
+
   async #renew(duration: number): Promise<void> {
     const { lease, request } = this;
+    const { server } = this.redlock;
     if (!this.isValid) throw lost("its lease is over");
     const sent = performance.now();
     const mine = ++this.#extensions;
@@ -216,58 +217,39 @@ export class Lock implements ExecutionResult {
     try {
       // A silent connection is given up while there is time to ask on another one.
       const ms = Math.min(ANSWER_MS, Math.max(100, this.remaining / 2));
-      const wire = await this.redlock.server.asHolder("RENEW", request, [duration], ms);
+      const wire = await server.asHolder("RENEW", request, [duration], ms);
       if (!this.isValid) throw lost("its lease was over before the answer");
       // What the server does last is what was sent last.
       if (mine !== this.#extensions) return;
       lease.renew(sent, duration);
-      if (request.linger !== undefined && lease.pulse !== wire) await this.#bind(duration);
+      if (request.linger === undefined || lease.pulse === wire) return;
+      // Only an acquire binds a hold that lingers to the connection of now. Where it is not granted, as while a guard grants nothing, the
+      // renewal counts, and the next one binds.
+      const again = { ...request, duration, waits: false };
+      const grant = await server.acquire(again).catch(() => undefined);
+      if (grant && grant.fence !== this.fence) {
+        // It was lost meanwhile. Nobody knows of this one.
+        await server.release(again);
+        throw lost("the lock was granted anew");
+      }
+      if (grant) lease.pulse = grant.wire;
     } catch (error) {
-      if (error instanceof ResourceLockedError) lease.isOver = true;
+      // Its end in time, too: to release what is lost does not wait for a server that cannot do it.
+      if (error instanceof ResourceLockedError) lease.shorten(-Infinity, 0);
       throw error;
     } finally {
       this.#plan();
     }
   }
 
-  /**
-   * Only an acquire binds a hold that lingers to the connection of now. Without an answer, or while a guard grants nothing, the renewal
-   * before it counts, and the next one binds.
-   */
-  async #bind(duration: number): Promise<void> {
-    const { server } = this.redlock;
-    const request = { ...this.request, duration, waits: false };
-    const grant = await server.acquire(request).catch((error: Error) => {
-      const isGone = error instanceof StringLockError || /^(PARTIAL|WRONGTYPE)$/.test(wordOf(error) ?? "");
-      if (isGone) throw lost(error.message);
-      return undefined;
-    });
-    if (!grant) return;
-    if (grant.fence !== this.fence) {
-      // It was lost meanwhile. Nobody knows of this one.
-      await server.asHolder("RELEASE", request).catch(() => {});
-      throw lost("the lock was granted anew");
-    }
-    this.lease.pulse = grant.wire;
-  }
-
-  /** For as long as the lease lasts, a silent connection is asked whether it lives. */
-  #linger(linger: number): void {
-    const beat = () => {
-      if (!this.isValid) clearInterval(heart);
-      else this.lease.pulse?.ping(linger / 4, Math.min(linger, PONG_MS));
-    };
-    const heart = setInterval(beat, linger / 3).unref();
-  }
-
   /** Answers of the connection move the end of the lease, and a timer may be early, or for longer than Node.js has one for. */
   #plan(due = this.#due): void {
     clearTimeout(this.#timer);
     this.#due = due;
-    if (due === undefined || this.#ended !== undefined || this.#controller.signal.aborted) return;
+    if (due === undefined || this.#isReleased || this.#controller.signal.aborted) return;
     const ms = Math.max(0, Math.min(this.remaining, due - performance.now()));
     const wake = () => {
-      if (!this.isValid) this.#lose(this.#over(this.endMessage));
+      if (!this.isValid) this.#lose(this.endMessage);
       else if (performance.now() < due) this.#plan();
       else void this.#extendOnce();
     };
@@ -281,23 +263,18 @@ export class Lock implements ExecutionResult {
       this.#failure = undefined;
       this.keep();
     } catch (error) {
-      this.#failure = error as Error;
-      const { cause } = this.#failure;
-      if (cause instanceof ResourceLockedError) this.#lose(this.#failure);
+      this.#failure = error as ExecutionError;
       // A final error ends the extensions. The end of the lease tells of it.
-      else if (kindOf(cause) !== "final") this.#plan(performance.now() + RETRY_MS);
+      if (kindOf(this.#failure.cause) !== "final") this.#plan(performance.now() + RETRY_MS);
     }
   }
 
-  #over(text: string): Error {
-    const cause = this.#failure;
-    return this.redlock.failed(new ResourceLockedError("ERR_LOCK_LOST", text, { cause }));
-  }
-
-  #lose(error: Error): void {
-    clearTimeout(this.#timer);
+  #lose(text: string): void {
     const { signal } = this.#controller;
-    if (this.#ended !== undefined || signal.aborted) return;
+    if (this.#isReleased || signal.aborted) return;
+    const over = new ResourceLockedError("ERR_LOCK_LOST", text, { cause: this.#failure });
+    // What the server has said is clearer than that the time is over.
+    const error = this.redlock.failed(this.#failure?.code === over.code ? this.#failure : over);
     this.#endHold(false, error);
     (signal as LockSignal).error = error;
     this.#controller.abort(error);

@@ -1,6 +1,5 @@
 import { ExecutionError } from "./errors.js";
-import type { Lock } from "./lock.js";
-import { checkNames, type Redlock } from "./redlock.js";
+import { checked, type Redlock } from "./redlock.js";
 import { kindOf } from "./replies.js";
 import { checkDuration, DEFAULT_SETTINGS } from "./settings.js";
 import { lockOf } from "./slot.js";
@@ -85,29 +84,27 @@ export async function once<T>(
 ): Promise<T> {
   const { keep = 60_000, early = 10_000, ttl = 30_000, wait = 5000, signal } = settings;
   const { pack = asIs, unpack = (bytes) => bytes.toString() as T } = settings;
-  checkNames([name]);
   for (const duration of [keep, ttl]) checkDuration(duration);
   const drawn = early instanceof XFetch ? early.draw() : (early ?? 0);
   if (!(wait >= 0 && drawn >= 0)) throw new RangeError("`wait` and `early` must not be negative.");
   // A value must not be early from its first moment on.
   const earlyMs = Math.floor(Math.min(drawn, keep / 2));
-  signal?.throwIfAborted();
-  const until = performance.now() + wait;
   const key = redlock.server.driver.prefix + name;
-  const [seen, left] = await look(redlock, key, wait, signal);
-  if (seen !== null && (left < 0 || left > earlyMs)) return unpack(seen);
-  const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
-  const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
-  const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   // The lock has a ttl, and no linger. There is no value in the fallback.
-  const lockOfIt = {
+  const target = {
+    resources: checked([name]),
     keys: [lockOf(key)],
     result: key,
     early: earlyMs,
     linger: undefined,
     fallback: false,
   };
-  const target = { resources: [name], ...lockOfIt };
+  const until = performance.now() + wait;
+  const [seen, left] = await look(redlock, key, wait, signal);
+  if (seen !== null && (left < 0 || left > earlyMs)) return unpack(seen);
+  const waitMs = seen === null ? Math.max(0, until - performance.now()) : 0;
+  const retryCount = waitMs === Infinity ? -1 : waitMs / ASK_AGAIN_MS;
+  const retries = { retryCount, retryDelay: ASK_AGAIN_MS, signal };
   const { lock, found = seen } = await redlock.take(target, ttl, retries).catch((error) => {
     // Nobody waits because of a value that is there, nor fails: another one has the lock, or the server could not be asked.
     const isPassing = error instanceof ExecutionError && /_(TAKEN|UNAVAILABLE)$/.test(error.code);
@@ -123,7 +120,9 @@ export async function once<T>(
       const start = performance.now();
       made = Buffer.from(pack(await make(both.signal)));
       if (early instanceof XFetch) early.measured = performance.now() - start;
-      await store(lock, made, keep);
+      const save = () => redlock.server.exec(lock.request, ["SET", key, made!, "PX", keep]);
+      const saving = redlock.insist(save, DEFAULT_SETTINGS, lock.lease);
+      await within(Infinity, saving, LATE, lock.signal);
     });
   } catch (error) {
     if (made === undefined) {
@@ -156,11 +155,4 @@ async function look(redlock: Redlock, key: string, wait: number, signal?: AbortS
     if (kindOf(error) === "final") throw redlock.failed(error);
     return [null, -1];
   }
-}
-
-/** Stores the value if the lock is still held. */
-async function store({ redlock, request, lease, signal }: Lock, value: Buffer, keep: number): Promise<void> {
-  const save = () => redlock.server.exec(request, ["SET", request.result!, value, "PX", keep]);
-  const saving = redlock.insist(save, DEFAULT_SETTINGS, () => lease.until);
-  await within(Infinity, saving, LATE, signal);
 }

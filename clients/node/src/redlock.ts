@@ -4,20 +4,17 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Acquire } from "./acquire.js";
 import type { Client } from "./drivers/client.js";
 import { ExecutionError, type ExecutionResult, type ExecutionStats } from "./errors.js";
-import { drift } from "./lease.js";
+import { drift, type Lease } from "./lease.js";
 import { Lock, type Routine } from "./lock.js";
 import { kindOf } from "./replies.js";
 import { type Request, Server, type Target } from "./server.js";
-import { checkDuration, checkRange, checkSettings, DEFAULT_SETTINGS, Patience } from "./settings.js";
-import { type ReleaseSettings, type RunOnceSettings, type Settings, withDefaults } from "./settings.js";
+import type { ReleaseSettings, RunOnceSettings, Settings } from "./settings.js";
+import { checkDuration, checkRange, deadlineOf, DEFAULT_SETTINGS, pause, withDefaults } from "./settings.js";
 import { loaded, measure } from "./telemetry.js";
 import { WaitingRoom } from "./waiters.js";
 
 /** Before a request is sent again that the server could not execute yet. */
 const TRY_AGAIN_MS = 200;
-
-const MAX_RESOURCES = 128;
-const MAX_PERMITS = 2 ** 31 - 1;
 
 /** A routine, and settings before it if there are any. */
 export type Use<T> = [routine: Routine<T>] | [settings: Partial<Settings>, routine: Routine<T>];
@@ -29,7 +26,7 @@ export type RunOnceResult<T> = { readonly hasRun: true; readonly value: T } | { 
  * Locks in a server that has the redis-lock module, with the interface of node-redlock. An acquire that finds the lock held waits in the
  * server's queue, with one place until it is granted or gives up.
  *
- * Emits `error` for each request that failed, whatever became of the operation.
+ * Emits `error` for each request that failed while its operation lasted, whatever became of it.
  */
 export class Redlock extends EventEmitter {
   readonly clients: ReadonlySet<Client>;
@@ -48,11 +45,8 @@ export class Redlock extends EventEmitter {
     this.on("error", () => {});
     this.clients = new Set(clients);
     const [client, ...others] = this.clients;
-    if (client === undefined) throw new Error("Redlock must be instantiated with at least one redis client.");
-    if (others.length > 0)
-      throw new TypeError(
-        "Redlock takes one client: a quorum has no queue and no fence. See examples/quorum.",
-      );
+    const text = "There must be at least one redis client, and no more: a quorum has no queue and no fence.";
+    if (client === undefined || others.length > 0) throw new TypeError(text);
     this.settings = withDefaults(settings, { ...DEFAULT_SETTINGS });
     this.server = Server.of(client);
     this.#room = new WaitingRoom(this.server, this.settings.maxWaitingConnections);
@@ -91,21 +85,19 @@ export class Redlock extends EventEmitter {
 
   /** Several resources are taken in one step, in one order for all. */
   #all(resources: readonly string[]): Taken {
-    checkNames(resources);
-    return new Taken(this, { resources: [...new Set(resources)].sort() });
+    return new Taken(this, { resources: [...new Set(checked(resources))].sort() });
   }
 
   /** A semaphore: at most `permits` hold the resource at the same time. Each permit is a `Lock`, with its own token, lease and fence. */
   semaphore(resource: string, permits: number): Taken {
-    checkRange("The permits", permits, 1, MAX_PERMITS);
+    checkRange("The permits", permits, 1, 2 ** 31 - 1);
     // A permit is no reader's hold.
-    return new Taken(this, { resources: [resource], limit: permits, shared: false });
+    return new Taken(this, { resources: checked([resource]), limit: permits, shared: false });
   }
 
   /** Several resources that are taken in one step, exclusive ones and shared ones. While it waits for them it holds none. */
   multiLock(exclusive: readonly string[], shared: readonly string[] = []): Taken {
-    for (const list of [exclusive, shared]) checkNames(list);
-    const resources = [...exclusive, ...shared];
+    const resources = [...checked(exclusive), ...checked(shared)];
     if (new Set(resources).size < resources.length)
       throw new Error("A resource of a multi-lock was named twice.");
     return new Taken(this, { resources, sharedFrom: exclusive.length });
@@ -120,7 +112,7 @@ export class Redlock extends EventEmitter {
     checkRange("`atLeast`", atLeast, 0, atMost);
     const option = atLeast > 0 ? { atLeast } : {};
     // Readers would all run it.
-    const target = { resources: [name], shared: false, ...option };
+    const target = { resources: checked([name]), shared: false, ...option };
     const lock = await new Taken(this, target).tryAcquire(atMost, others);
     if (lock === null) return { hasRun: false };
     lock.endMessage = "The job took longer than `atMost`.";
@@ -131,23 +123,26 @@ export class Redlock extends EventEmitter {
   async take(target: Target, duration: number, settings: Partial<Settings>) {
     const { effective, attempts, note } = this.#begin(settings);
     checkDuration(duration);
-    checkSettings(effective);
+    if (!/^(block|notify)$/.test(effective.waitBy))
+      throw new RangeError('Redlock waits by "block" or by "notify".');
+    // The connection is asked at a third of it, and the lease is over without an answer.
+    checkRange("The linger", effective.linger ?? 100, 100, Number.MAX_SAFE_INTEGER);
     if (drift(duration, effective.driftFactor) >= duration)
       throw new RangeError("The duration leaves nothing after the drift: see `driftFactor`.");
     await loaded;
-    const patience = new Patience(effective);
+    const deadline = deadlineOf(effective);
     const request: Request = {
       keys: target.resources.map((resource) => this.server.driver.prefix + resource),
       // Node draws the random bytes of many at once. Bytes drawn for each token were a third of a pair's work here.
       token: randomUUID(),
       duration,
-      waits: patience.left > 0,
+      waits: deadline > performance.now(),
       // Not first: V8 takes 50 times as long to add so many properties to a copy.
       ...effective,
       fallback: this.settings.fallback,
       ...target,
     };
-    const acquire = new Acquire(this.server, this.#room, request, patience, note);
+    const acquire = new Acquire(this.server, this.#room, request, deadline, note);
     const endWait = measure("wait", target.resources);
     try {
       if (this.#hasQuit) throw new Error("the client was ended");
@@ -176,28 +171,28 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * @internal For `Lock`. Repeats an operation that the server cannot execute yet until the lease is over, and one without an answer for
-   * the retries. Resolves with the attempts.
+   * @internal For `Lock`. Repeats an operation that the server cannot execute yet until the lease, if one is given, is over, and one
+   * without an answer for the retries. Resolves with the attempts.
    */
   async insist(
     ask: () => Promise<unknown>,
     settings: Partial<Settings> = { retryCount: 0 },
-    until = () => -Infinity,
+    lease?: Lease,
   ): Promise<Promise<ExecutionStats>[]> {
     const { effective, attempts, note } = this.#begin(settings);
-    let patience: Patience | undefined;
+    let deadline: number | undefined;
     for (;;) {
       let failure: Error | undefined;
       await ask().catch((error: Error) => (failure = error));
       note(failure);
       if (!failure) return attempts;
       // From the first failure on: to find a connection silent takes longer than the retries.
-      patience ??= new Patience(effective);
+      deadline ??= deadlineOf(effective);
       const kind = kindOf(failure);
       const isOver = kind === "final" || this.#hasQuit || this.server.driver.hasEnded();
-      if (!isOver && kind !== "silent" && performance.now() < until()) await sleep(TRY_AGAIN_MS);
-      else if (isOver || patience.left === 0) throw this.failed(failure, attempts);
-      else await patience.pause();
+      if (!isOver && kind !== "silent" && lease && performance.now() < lease.until) await sleep(TRY_AGAIN_MS);
+      else if (isOver || performance.now() >= deadline) throw this.failed(failure, attempts);
+      else await pause(effective);
     }
   }
 
@@ -236,10 +231,7 @@ export class Taken {
     private readonly redlock: Redlock,
     private readonly target: Target,
   ) {
-    checkNames(target.resources);
-    const { length } = target.resources;
-    if (length < 1 || length > MAX_RESOURCES)
-      throw new RangeError(`There must be at least one resource to lock, and ${MAX_RESOURCES} at most.`);
+    if (target.resources.length === 0) throw new RangeError("There must be at least one resource to lock.");
   }
 
   /** Waits in the server's queue, as `redlock.acquire` does. Rejects with an `ExecutionError` when the waiting time is over. */
@@ -270,7 +262,8 @@ export class Taken {
 }
 
 /** JavaScript may pass a string, of which each letter would be a resource. */
-export function checkNames(resources: readonly string[]): void {
+export function checked(resources: readonly string[]): readonly string[] {
   if (!Array.isArray(resources) || !resources.every((resource) => typeof resource === "string"))
     throw new TypeError('Resources are strings, and several are an array of them: ["stock:7"].');
+  return resources;
 }

@@ -1,8 +1,9 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Argument, Command } from "./driver.js";
 import { type Client, driverOf } from "./drivers/client.js";
 import { type ErrorCode, LockError, lost, ResourceLockedError, StringLockError } from "./errors.js";
 import { Listener } from "./waiters.js";
-import { is, isUnknownCommand } from "./replies.js";
+import { is, isUnknownCommand, type Kind, kindOf } from "./replies.js";
 import type { Settings } from "./settings.js";
 import { type Answer, type Wire, Wires } from "./wire.js";
 
@@ -34,9 +35,14 @@ export type Target = Pick<Request, "resources"> & Partial<Request>;
 export interface Grant {
   /** Beside a value, 0 is no hold. */
   readonly fence: number;
-  readonly wire: Wire | undefined;
+  readonly wire?: Wire | undefined;
   readonly found?: Buffer | undefined;
 }
+
+/** Before a release without an answer is sent again; then longer each time, but who waits for the lock is to have it soon. */
+const RELEASE_AGAIN_MS = 500;
+const LONGER = 1.25;
+const LONGEST_MS = 5000;
 
 /** Sends the command so that its answer comes after a wait. */
 type Wait = (command: Command) => Promise<Answer>;
@@ -55,7 +61,7 @@ const SCRIPTS = {
 /** What strings do not have. */
 const LOST =
   "no fair queue, no fence (it is 0: never send it to a resource), no readers and writers, no semaphores, no locks of several " +
-  "resources, no guarded commands, and a lease that an eviction or a failover can cut short";
+  "resources, no guarded commands, no `linger` and `atLeast`, no LOCK.ONCE, and a lease that an eviction or a failover can cut short";
 
 const servers = new WeakMap<Client, Server>();
 
@@ -86,21 +92,16 @@ export class Server extends Wires {
     const command = commandOf(request);
     try {
       const { reply, wire } = await (wait?.(command) ?? this.send(command, request.keys[0]!));
-      // Without a connection it was not asked.
-      if (wire) this.#isPlain ??= false;
+      this.#isPlain ??= false;
       if (reply === null) return undefined;
       if (Buffer.isBuffer(reply)) return { fence: 0, wire, found: reply };
       const [found, fence] = Array.isArray(reply) ? reply : [undefined, reply];
       return { fence: Number(fence), wire, found };
     } catch (error) {
-      const isOfValue = request.result !== undefined;
       // No old client locks by the key of a value.
-      if (is(error, "WRONGTYPE") && !isOfValue) {
-        this.#isPlain ??= false;
+      if (is(error, "WRONGTYPE") && request.result === undefined)
         throw await this.#stringLock(request.keys, error);
-      }
       if (!isUnknownCommand(error, command[0])) throw translated(error);
-      if (isOfValue) throw missing(error, "LOCK.ONCE is of 0.4.0, and there is no fallback for it");
       // A choice stays.
       if (!request.fallback || this.#isPlain === false) throw missing(error);
       const text = `The server has no redis-lock module, so locks are strings (SET NX PX): there is ${LOST}.`;
@@ -112,30 +113,23 @@ export class Server extends Wires {
 
   async #acquireString(request: Request, isInDoubt: boolean): Promise<Grant | undefined> {
     const { keys, token, duration, shared, limit, linger, atLeast } = request;
-    if (shared) throw unavailable("a shared lock");
-    if (limit !== undefined) throw unavailable("a semaphore");
-    if (isOfSeveral(request)) throw unavailable("a lock of several resources");
-    if (linger !== undefined) throw unavailable("the setting `linger`");
-    // Refused only by the release, the job would have run.
-    if (atLeast !== undefined) throw unavailable("the option `atLeast`");
+    // An `atLeast` that only the release refuses would be too late: the job would have run.
+    const isPlain = limit === undefined && linger === undefined && atLeast === undefined;
+    if (shared || isOfSeveral(request) || !isPlain) throw unavailable();
     const key = keys[0]!;
     const isSet = (await this.send(["SET", key, token, "NX", "PX", duration], key)).reply !== null;
     // If an answer was lost, the key may be ours already.
     const renewal = ["EVAL", SCRIPTS.RENEW, 1, key, token, duration] as const;
     const isOurs = isSet || (isInDoubt && Number((await this.send(renewal, key)).reply) === 1);
-    return isOurs ? { fence: 0, wire: undefined } : undefined;
+    return isOurs ? { fence: 0 } : undefined;
   }
 
-  /** The error to throw when a key is no lock of the module. Without the right to ask, it is taken for a string. */
+  /** The error to throw when a key is no lock of the module. Without an answer, as where the right to ask is missing, it is a string. */
   async #stringLock(keys: readonly string[], error: Error): Promise<Error> {
-    const ask = (key: string) =>
-      this.send(["TYPE", key], key).catch((failure) => {
-        if (is(failure, "NOPERM")) return { reply: "string" };
-        throw failure;
-      });
-    const types = (await Promise.all(keys.map(ask))).map(({ reply }) => String(reply));
-    if (types.some((type) => !["string", "none", "redislock"].includes(type))) return error;
-    // Perhaps it has ended since.
+    const asking = keys.map((key) => this.send(["TYPE", key], key).catch(() => ({ reply: "string" })));
+    const types = (await Promise.all(asking)).map(({ reply }) => String(reply));
+    // It may have ended since.
+    if (!types.every((type) => /^(string|none|redislock)$/.test(type))) return error;
     const key = keys[Math.max(0, types.indexOf("string"))];
     return new StringLockError("ERR_LOCK_TAKEN", `${key} is held by a client with a string lock`);
   }
@@ -144,7 +138,7 @@ export class Server extends Wires {
   async asHolder(name: keyof typeof SCRIPTS, request: Request, options: Argument[] = [], ms?: number) {
     const { keys, token } = request;
     const isFallback = this.isFallback(request);
-    if (isFallback && options[0] === "ATLEAST") throw unavailable("the option `atLeast`");
+    if (isFallback && options[0] === "ATLEAST") throw unavailable();
     const begin = isFallback ? (["EVAL", SCRIPTS[name], 1] as const) : ([`LOCK.${name}`] as const);
     const asking = keys.map((key) => this.send([...begin, key, token, ...options], key, ms));
     const answers = await Promise.all(asking).catch((error) => {
@@ -157,9 +151,23 @@ export class Server extends Wires {
     return answers[0]!.wire;
   }
 
+  /** After `final` the server holds nothing of it any more, or will never say so. */
+  release(request: Request, options: Argument[] = []): Promise<Kind> {
+    return this.asHolder("RELEASE", request, options).then(() => "final", kindOf);
+  }
+
+  /** Goes on with a release, after a longer time each time, but not beyond `until`. `isLast`: nothing that was sent can come after it. */
+  async releaseLater(request: Request, options: Argument[], until: number, isLast = () => true) {
+    for (let ms = RELEASE_AGAIN_MS; performance.now() < until && !this.driver.hasEnded(); ms *= LONGER) {
+      await sleep(Math.min(ms, LONGEST_MS), undefined, { ref: false });
+      const mayEnd = isLast();
+      if ((await this.release(request, options)) === "final" && mayEnd) return;
+    }
+  }
+
   /** Runs a command if the token holds the resource. */
   async exec(request: Request, command: Command, ms?: number): Promise<unknown> {
-    if (this.isFallback(request)) throw unavailable("a guarded command");
+    if (this.isFallback(request)) throw unavailable();
     const { keys, token } = request;
     const key = keys[0]!;
     try {
@@ -208,14 +216,14 @@ function translated(error: unknown): unknown {
 
 const FALLBACK = `Where modules cannot be loaded, the setting \`fallback: true\` has locks by SET NX PX: there is ${LOST}`;
 
-function missing(cause: Error, hint = FALLBACK): LockError {
+function missing(cause: Error): LockError {
   const text =
-    `the server has no redis-lock module (${cause.message.trim()}). Load it by \`loadmodule ` +
-    `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${hint}`;
+    `the server has no redis-lock module, or an old one (${cause.message.trim()}). Load it by \`loadmodule ` +
+    `/path/libredis_lock.so\` in the server's configuration, and restart the server. ${FALLBACK}`;
   return new LockError("ERR_LOCK_NO_MODULE", text, { cause });
 }
 
-function unavailable(what: string): LockError {
-  const text = `${what} is not available in the fallback: the server has no redis-lock module`;
+function unavailable(): LockError {
+  const text = `it is not available in the fallback: the server has no redis-lock module, so there is ${LOST}`;
   return new LockError("ERR_LOCK_NO_MODULE", text);
 }

@@ -58,9 +58,8 @@ export interface RunOnceSettings extends ReleaseSettings {
   readonly atMost: number;
 }
 
-/** The longest ttl, grace and number of permits that the module knows. */
+/** The longest ttl that the module knows. */
 const MAX_DURATION_MS = 2 ** 48;
-const MAX_GRACE_MS = 3_600_000;
 
 /** Names that are no settings do not count. */
 export function withDefaults(settings: Partial<Settings>, defaults: Settings): Settings {
@@ -77,36 +76,13 @@ export function checkDuration(duration: number): void {
   checkRange("The duration in milliseconds", duration, 1, MAX_DURATION_MS);
 }
 
-export function checkSettings({ grace, waitBy, linger }: Settings): void {
-  // The connection is asked at a third of it, and the lease is over without an answer.
-  if (linger !== undefined) checkRange("The linger", linger, 100, MAX_DURATION_MS);
-  checkRange("The grace", grace, 1, MAX_GRACE_MS);
-  if (waitBy !== "block" && waitBy !== "notify")
-    throw new RangeError('Redlock waits by "block" or by "notify".');
+/** Until when an operation that begins now may wait: the retries of node-redlock, as time. */
+export function deadlineOf({ retryCount, retryDelay }: Settings): number {
+  return retryCount === -1 ? Infinity : performance.now() + retryCount * retryDelay;
 }
 
-/** How long an operation may still wait: the retries of node-redlock, as time. */
-export class Patience {
-  readonly #until: number;
-
-  constructor(private readonly settings: Settings) {
-    const { retryCount, retryDelay } = settings;
-    this.#until = retryCount === -1 ? Infinity : performance.now() + retryCount * retryDelay;
-  }
-
-  get left(): number {
-    return Math.max(0, Math.floor(this.#until - performance.now()));
-  }
-
-  /** Sleeps for so long, but not longer than there is time. */
-  sleep(ms: number): Promise<unknown> {
-    return sleep(Math.min(ms, this.left));
-  }
-
-  /** Pauses after an attempt that failed. Another one follows, however little time is left. */
-  pause(): Promise<unknown> {
-    const { retryDelay, retryJitter } = this.settings;
-    const ms = retryDelay + (Math.random() * 2 - 1) * retryJitter;
-    return sleep(Math.min(Math.max(1, ms), MAX_TIMER_MS));
-  }
+/** Pauses after an attempt that failed. Another one follows, however little time is left. */
+export function pause({ retryDelay, retryJitter }: Settings): Promise<unknown> {
+  const ms = retryDelay + (Math.random() * 2 - 1) * retryJitter;
+  return sleep(Math.min(Math.max(1, ms), MAX_TIMER_MS));
 }

@@ -46,7 +46,6 @@ export function whenAborted(call: (reason: unknown) => void, ...ends: Ending[]) 
 
 /** Waits for a promise, but not longer than this or than these last. The promise is then left to itself. */
 export function within<T>(ms: number, promise: Promise<T>, otherwise: string, ...ends: Ending[]): Promise<T> {
-  if (ms === Infinity && ends.length === 0) return promise;
   return new Promise<T>((resolve, reject) => {
     let stop = () => {};
     const end = () => (clearTimeout(timer), stop());

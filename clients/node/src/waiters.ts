@@ -4,7 +4,7 @@ import { isNotifyRefused } from "./replies.js";
 import type { Request } from "./server.js";
 import { slotOf, tagOfSlot } from "./slot.js";
 import { type End, LATE, within } from "./timer.js";
-import { type Answer, LATE_MS, type Wire, type Wires } from "./wire.js";
+import { type Answer, LATE_MS, PONG_MS, type Wire, type Wires } from "./wire.js";
 
 /** Connections that wait in the server by BLOCK: at most so many, kept for the next waiter. */
 export class WaitingRoom {
@@ -19,20 +19,13 @@ export class WaitingRoom {
 
   /** Joins the line, and calls this, perhaps again, while a connection is free for the caller. Returns what leaves the line. */
   enter(call: () => void): () => void {
+    const callFirst = () => [...this.#line].slice(0, this.limit).forEach((call) => call());
     this.#line.add(call);
-    this.#callFirst();
+    callFirst();
     return () => {
       this.#line.delete(call);
-      this.#callFirst();
+      callFirst();
     };
-  }
-
-  #callFirst(): void {
-    let free = this.limit;
-    for (const call of this.#line) {
-      if (free-- <= 0) return;
-      call();
-    }
   }
 
   /**
@@ -58,20 +51,14 @@ export class WaitingRoom {
   }
 
   async #lend(place: string): Promise<Wire> {
-    const found = this.#idle.find((wire) => wire.isOpen && wire.place === place);
-    this.#idle = this.#idle.filter((wire) => wire.isOpen && wire !== found);
-    return found ?? this.wires.open(place);
+    const found = this.#idle.find((wire) => !wire.lost.aborted && wire.place === place);
+    this.#idle = this.#idle.filter((wire) => !wire.lost.aborted && wire !== found);
+    return (found ?? this.wires.open(place)).connected;
   }
 }
 
-/** How long a request stays in the server after its slice. The places of a process that has died end soon, and together. */
-const SPARE_MS = 2000;
-
 /** After so long a silence the connections are asked whether they live. */
 const HEARTBEAT_MS = 4000;
-
-/** How long a waiter waits for the channel before it asks without it, which keeps its place. */
-const READY_MS = 3000;
 
 /**
  * The channel of one client, by which all its waiters hear of their grants. One connection listens, in a cluster one to each node, with a
@@ -81,7 +68,7 @@ export class Listener {
   /** The server does not allow it to this user, or not for this key. */
   isRefused = false;
   readonly #id = randomBytes(16).toString("hex");
-  /** By key and token. Called with the end of the wait, as the server publishes it. */
+  /** By token, the last word of a message. Called with the end of the wait, as the server publishes it. */
   readonly #waiters = new Map<string, (message: { event: string; fence: number }) => void>();
 
   constructor(private readonly wires: Wires) {}
@@ -90,19 +77,22 @@ export class Listener {
   async ask({ keys, token }: Request, command: Command, ms: number, end: End): Promise<Answer> {
     const { wires } = this;
     const key = keys[0]!;
-    // As it comes back from the server, where it is UTF-8.
-    const name = `${Buffer.from(key).toString()} ${token}`;
     const until = performance.now() + ms;
     const left = () => until - performance.now();
     try {
-      const ready = await within(Math.min(ms / 2, READY_MS), this.#subscribed(key), LATE).catch(ifLate);
-      const wire = await (ready ? wires.to(ready.ear.place) : wires.of(key));
-      if (!ready) return { reply: await wire.send(command, LATE_MS), wire };
-      const { ear, channel } = ready;
+      // A shard channel is of the key's slot.
+      const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
+      const channel = `redis-lock:${tag}${this.#id}`;
+      // Without the channel it asks all the same, which keeps its place.
+      const opening = this.#subscribed(key, channel);
+      const ear = await within(Math.min(ms / 2, PONG_MS), opening, LATE).catch(ifLate);
+      if (!ear) return await wires.send(command, key, LATE_MS);
+      const wire = await wires.to(ear.place);
       for (const each of [ear, wire]) each.ping(HEARTBEAT_MS);
       // It listens before it asks. What is missed because the subscription is lost is in the next answer.
-      const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(name, tell));
-      const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + SPARE_MS, channel];
+      const told = new Promise<{ event: string; fence: number }>((tell) => this.#waiters.set(token, tell));
+      // It stays in the server for a little longer. The places of a process that has died end soon, and together.
+      const wait = ["NOTIFY", Math.max(1, Math.ceil(left())) + LATE_MS, channel];
       // At the node where it listens, and nowhere else: a grant that another node publishes is not heard.
       const reply = await wire.send([...command, ...wait], left() + LATE_MS);
       if (String(reply) !== "QUEUED") return { reply, wire };
@@ -124,27 +114,23 @@ export class Listener {
       const text = `Waiting by NOTIFY is not possible, so connections block: ${error.message}`;
       if (!this.isRefused) process.emitWarning(text, "RedisLockWarning", "REDIS_LOCK_WITHOUT_NOTIFY");
       this.isRefused = true;
-      // It has waited for no time. The next wait is by BLOCK.
-      return { reply: null, wire: undefined };
+      // The next wait is by BLOCK.
+      return await wires.send(command, key, LATE_MS);
     } finally {
-      this.#waiters.delete(name);
+      this.#waiters.delete(token);
     }
   }
 
   /** Subscribes at the node of the key, unless it is subscribed. */
-  async #subscribed(key: string) {
-    const { wires } = this;
-    const ear = await wires.of(key, (place) => wires.to(place, this.#hear));
-    // A shard channel is of the key's slot.
-    const tag = wires.driver.discover ? `{${tagOfSlot(slotOf(key))}}:` : "";
-    const channel = `redis-lock:${tag}${this.#id}`;
+  async #subscribed(key: string, channel: string): Promise<Wire> {
+    const ear = await this.wires.of(key, (place) => this.wires.to(place, this.#hear));
     await ear.subscribe(channel);
-    return { ear, channel };
+    return ear;
   }
 
   readonly #hear = (message: Buffer) => {
-    const [event, fence, , ...name] = message.toString().split(" ");
-    this.#waiters.get(name.join(" "))?.({ event: event!, fence: Number(fence) });
+    const words = message.toString().split(" ");
+    this.#waiters.get(words.at(-1)!)?.({ event: words[0]!, fence: Number(words[1]) });
   };
 }
 

@@ -25,7 +25,7 @@ const LOOK_FOR_NODES_MS = 1000;
 const LOOK_AGAIN_MS = 500;
 
 /** A reply, and the connection on which it came. */
-export type Answer<W = Wire | undefined> = { readonly reply: unknown; readonly wire: W };
+export type Answer = { readonly reply: unknown; readonly wire: Wire };
 
 /** A link that rejects what is in flight when it is lost or closed, and that is given up when an answer does not come. */
 export class Wire {
@@ -33,28 +33,20 @@ export class Wire {
   aliveAt = performance.now();
   /** Aborted when it is lost, also by `close`. */
   readonly lost = new End();
+  /** Resolves when the server has answered; it may be lost again by then. */
+  readonly connected: Promise<Wire>;
   readonly #link: Link;
   readonly #channels = new Map<string, Promise<unknown>>();
 
   constructor(
     driver: Driver,
     readonly place: string,
-    onMessage: (message: Buffer) => void,
+    readonly onMessage: (message: Buffer) => void,
   ) {
-    this.#link = driver.open(place, { onLost: () => this.close(), onMessage });
-  }
-
-  async connect(): Promise<void> {
+    this.#link = driver.open(place, this);
     const connecting = within(OPEN_MS, this.#link.connect(), "no answer on a new connection");
-    await connecting.catch((error) => {
-      this.close();
-      throw error;
-    });
-    this.lost.throwIfAborted();
-  }
-
-  get isOpen(): boolean {
-    return !this.lost.aborted && this.#link.isOpen();
+    this.connected = connecting.then(() => this);
+    this.connected.catch(this.close);
   }
 
   send(command: Command, ms = ANSWER_MS): Promise<unknown> {
@@ -71,12 +63,12 @@ export class Wire {
   subscribe(channel: string): Promise<unknown> {
     const subscribed = this.#channels.get(channel) ?? this.#run((link) => link.subscribe(channel), PONG_MS);
     this.#channels.set(channel, subscribed);
-    subscribed.catch(() => this.close());
+    subscribed.catch(this.close);
     return subscribed;
   }
 
   async #run(ask: (link: Link) => Promise<unknown>, ms: number): Promise<unknown> {
-    if (!this.isOpen) throw new Error("the connection was lost");
+    this.lost.throwIfAborted();
     const sent = performance.now();
     try {
       const reply = await within(ms, ask(this.#link), LATE, this.lost);
@@ -90,26 +82,24 @@ export class Wire {
     }
   }
 
-  close(): void {
+  /** Also called by the link. */
+  readonly close = (): void => {
     if (this.lost.aborted) return;
     this.lost.abort(new Error("the connection was lost"));
     this.#link.close();
-  }
+  };
 }
 
 /** All connections of a client. */
 export class Wires {
-  /** By place: the one for what is answered at once, and that which listens. */
-  readonly #known = new Map<string, Promise<Wire>>();
-  readonly #listening = new Map<string, Promise<Wire>>();
-  readonly #all = new Set<Wire>();
-  #timer: NodeJS.Timeout | undefined;
+  /** Until they are lost. The shared ones by place: that for what is answered at once, and that which listens. */
+  readonly #all = new Map<unknown, Wire>();
   #looking: Promise<unknown> | undefined;
 
   constructor(readonly driver: Driver) {}
 
   /** Sends what is answered at once, and follows a cluster's redirections. */
-  async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer<Wire>> {
+  async send(command: Command, key: string, ms = ANSWER_MS): Promise<Answer> {
     let wire = await this.of(key);
     for (let hop = 0, isAsk = false; ; hop++) {
       // Nothing may come between the two.
@@ -149,37 +139,25 @@ export class Wires {
   }
 
   /** The one to a place for commands, or that which listens. It is opened when it is first needed, and again after it was lost. */
-  to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
-    const known = onMessage ? this.#listening : this.#known;
-    const found = known.get(place);
-    if (found !== undefined) return found;
-    const opening = this.open(place, onMessage);
-    const forget = () => void (known.get(place) === opening && known.delete(place));
-    known.set(place, opening);
-    opening.then((wire) => whenAborted(forget, wire.lost), forget);
-    return opening;
+  async to(place: string, onMessage?: (message: Buffer) => void): Promise<Wire> {
+    const name = onMessage ? `${place} listening` : place;
+    return (this.#all.get(name) ?? this.open(place, name, onMessage)).connected;
   }
 
-  async open(place: string, onMessage: (message: Buffer) => void = () => {}): Promise<Wire> {
+  /** Without a name for one user, who closes it. */
+  open(place: string, name: unknown = Symbol(), onMessage: (message: Buffer) => void = () => {}): Wire {
     if (this.driver.hasEnded()) throw new Error("the client was ended");
-    // This keeps no process alive.
-    this.#timer ??= setInterval(() => this.driver.hasEnded() && this.close(), LOOK_MS).unref();
     const wire = new Wire(this.driver, place, onMessage);
-    this.#all.add(wire);
-    whenAborted(() => this.#all.delete(wire), wire.lost);
-    await wire.connect();
+    this.#all.set(name, wire);
+    // This keeps no process alive.
+    const look = setInterval(() => this.driver.hasEnded() && wire.close(), LOOK_MS).unref();
+    whenAborted(() => (clearInterval(look), this.#all.delete(name)), wire.lost);
     return wire;
-  }
-
-  close(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-    for (const wire of this.#all) wire.close();
   }
 
   /** Ends the user's client, too. node-redis would keep the connections of a look that is not over, and with them the process. */
   async quit(): Promise<void> {
-    this.close();
+    for (const wire of this.#all.values()) wire.close();
     await this.#looking;
     await this.driver.end();
   }

@@ -314,6 +314,7 @@ describe("a client", () => {
       [/at least 100ms greater/, () => redlock.using(["a"], 250, routine)],
       [RangeError, () => redlock.acquire(["a"], 100, { driftFactor: 1 })],
       [RangeError, () => redlock.acquire(["a"], 1000, { linger: 50 })],
+      [RangeError, () => redlock.acquire(["a"], 1000, { waitBy: "notfy" })],
       [RangeError, () => redlock.multiLock([])],
       [RangeError, () => redlock.runOnce("a", { atMost: 9, atLeast: 10 }, routine)],
     ];

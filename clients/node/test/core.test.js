@@ -34,8 +34,7 @@ describe("a lease", () => {
   it("counts from the sending, less the drift, is shortened by the sending, and stays over once it was", () => {
     // A factor below what a guard counts on is none.
     for (const factor of [0, 0.01]) {
-      const lease = new Lease(factor);
-      lease.renew(1000, 100_000);
+      const lease = new Lease({ duration: 100_000, driftFactor: factor }, 1000);
       assert.deepEqual([lease.until, lease.remaining(2000)], [99_998, 97_998]);
       lease.shorten(1000, 1000);
       assert.ok(lease.isValid(1987) && !lease.isValid(1988));
@@ -45,9 +44,7 @@ describe("a lease", () => {
   });
 
   it("with linger is over `linger` after the connection was known to live", () => {
-    const lease = new Lease(0.01, 1000);
-    lease.renew(0, 20_000);
-    lease.pulse = { aliveAt: 0 };
+    const lease = new Lease({ duration: 20_000, driftFactor: 0.01, linger: 1000 }, 0, { aliveAt: 0 });
     assert.equal(lease.until, 988);
     lease.pulse.aliveAt = 700;
     assert.ok(lease.isValid(1600) && lease.until === 1688);

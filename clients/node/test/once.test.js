@@ -75,6 +75,7 @@ for (const { title, library, waitBy } of ways) {
       const lost = await begin({ ttl: 3000 });
       await server.admin.del("{k}:once");
       await until(() => lost.signal.aborted);
+      assert.match(lost.signal.reason.message, /not held any more/);
     });
 
     it("is early for half of its time at most, never with null, and the old one where no new one is made", async () => {

@@ -1,37 +1,37 @@
-import { type Argument, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
+import { type Argument, type Driver, hostOf, isOfBytes, type Link } from "../driver.js";
+import type { Wire } from "../wire.js";
 import { slotOf } from "../slot.js";
 
-/** What of an ioredis or iovalkey client (`Redis`) is used. */
-export interface IoredisClient {
+/** What both kinds of client have in common. */
+interface Ioredis {
   readonly status: string;
   readonly options: Record<string, any>;
+  connect(): Promise<unknown>;
+  quit(): Promise<unknown>;
+}
+
+/** What of an ioredis or iovalkey client (`Redis`) is used. */
+export interface IoredisClient extends Ioredis {
   /** Of its connection, while it has one. */
   readonly condition?: { readonly select: number } | null | undefined;
   call(command: string, ...args: Argument[]): Promise<unknown>;
   callBuffer(command: string, ...args: Argument[]): Promise<unknown>;
   duplicate(override?: object): IoredisClient;
-  connect(): Promise<unknown>;
   disconnect(): void;
-  quit(): Promise<unknown>;
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (channel: any, message: Buffer) => void): unknown;
 }
 
 /** What of an ioredis or iovalkey `Cluster` is used. */
-export interface IoredisCluster {
+export interface IoredisCluster extends Ioredis {
   readonly isCluster: boolean;
-  readonly status: string;
-  readonly options: { readonly keyPrefix?: string | undefined };
   readonly slots: readonly (readonly string[] | undefined)[];
-  connect(): Promise<unknown>;
   nodes(role?: "master"): IoredisClient[];
   refreshSlotsCache(callback: () => void): void;
-  quit(): Promise<unknown>;
 }
 
-/** What both kinds have in common. */
-function common(client: IoredisClient | IoredisCluster) {
+function common(client: Ioredis) {
   return {
     prefix: client.options.keyPrefix ?? "",
     /**
@@ -51,7 +51,7 @@ export function ofIoredis(client: IoredisClient): Driver {
     ...common(client),
     /** The client may have selected another database since. `duplicate()` goes to that of the options. */
     place: async () => String(client.condition?.select ?? client.options.db ?? 0),
-    open: (place, events) => open(client, { db: Number(place) }, false, events),
+    open: (place, wire) => open(client, { db: Number(place) }, false, wire),
   };
 }
 
@@ -63,32 +63,30 @@ export function ofIoredisCluster(client: IoredisCluster): Driver {
       if (client.status === "wait") await client.connect();
       return client.slots[slotOf(key)]?.[0];
     },
-    open(place, events) {
-      const nodes = client.nodes();
-      const known = nodes.find(({ options }) => `${options.host}:${options.port}` === place);
-      const template = known ?? nodes[0];
+    open(place, wire) {
+      const [template] = client.nodes();
       if (!template) throw new Error("no node of the cluster is known");
-      return open(template, known ? {} : { ...hostOf(place), path: undefined }, true, events);
+      // It may be the client of a replica.
+      return open(template, { ...hostOf(place), path: undefined, readOnly: false }, true, wire);
     },
     discover: () => new Promise<void>((resolve) => client.refreshSlotsCache(resolve)),
   };
 }
 
-function open(template: IoredisClient, override: object, isSharded: boolean, events: Events): Link {
+function open(template: IoredisClient, override: object, isSharded: boolean, wire: Wire): Link {
   const own = template.duplicate({ ...OPTIONS, ...override });
   let failure: unknown;
   // A failure is told to the sender of a command. But older versions emit the message that a slot has gone as an error.
   own.on("error", (error) => {
     failure = error;
-    if (isSharded) events.onLost();
+    if (isSharded) wire.close();
   });
-  own.on("moved", events.onLost);
-  own.on("end", events.onLost);
-  own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => events.onMessage(message));
+  own.on("moved", wire.close);
+  own.on("end", wire.close);
+  own.on(isSharded ? "smessageBuffer" : "messageBuffer", (_, message) => wire.onMessage(message));
   return {
     /** The library itself would say only that the connection is closed, also where the password is wrong. */
     connect: () => own.connect().catch((error) => Promise.reject(failure ?? error)),
-    isOpen: () => own.status === "ready",
     send: (command) => (isOfBytes(command) ? own.callBuffer(...command) : own.call(...command)),
     subscribe: (channel) => (isSharded ? own.ssubscribe(channel) : own.subscribe(channel)),
     close: () => own.disconnect(),

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { type Command, type Driver, type Events, hostOf, isOfBytes, type Link } from "../driver.js";
+import { type Command, type Driver, hostOf, isOfBytes, type Link } from "../driver.js";
+import type { Wire } from "../wire.js";
 import { slotOf, tagOfSlot } from "../slot.js";
 import { LATE, within } from "../timer.js";
 
@@ -12,6 +13,7 @@ interface NodeRedis {
   connect(): Promise<unknown>;
   destroy(): unknown;
   close(): unknown;
+  duplicate(override?: object): this;
   subscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
   on(event: string, listener: (event: { type: string }) => void): unknown;
 }
@@ -20,7 +22,6 @@ interface NodeRedis {
 export interface NodeRedisClient extends NodeRedis {
   readonly options?: Record<string, any> | undefined;
   sendCommand(command: (string | Buffer)[], options?: object): Promise<unknown>;
-  duplicate(override?: object): NodeRedisClient;
   sSubscribe(channel: string, listener: (message: Buffer) => unknown, bufferMode: true): Promise<unknown>;
 }
 
@@ -28,14 +29,12 @@ export interface NodeRedisClient extends NodeRedis {
 export interface NodeRedisSentinel extends NodeRedis {
   getSentinelNode(): unknown;
   sendCommand(isReadonly: boolean, command: (string | Buffer)[], options?: object): Promise<unknown>;
-  duplicate(override?: object): NodeRedisSentinel;
 }
 
 /** What of a node-redis Cluster client (`createCluster()`) is used. */
 export interface NodeRedisCluster {
   readonly isOpen: boolean;
   readonly slots: readonly ({ readonly master: Master } | undefined)[];
-  readonly masters: readonly Master[];
   nodeClient(node: any): Promise<unknown>;
   sendCommand(firstKey: string, isReadonly: boolean, command: (string | Buffer)[]): Promise<unknown>;
   close(): unknown;
@@ -67,17 +66,16 @@ function common(client: { readonly isOpen: boolean; close(): unknown }) {
 }
 
 export function ofNodeRedis(client: NodeRedisClient): Driver {
-  /** The library tells nobody what `select` has chosen. So the server is asked, once, if the client is connected and has the right. */
+  /** The library tells nobody what `select` has chosen. So the server is asked, once, if the client can do it. */
   const ask = async () => {
-    const asking = client.isReady ? client.sendCommand(["CLIENT", "INFO"]) : Promise.resolve("");
-    const info = await within(CONNECT_MS, asking, LATE).catch(() => "");
+    const info = await within(CONNECT_MS, client.sendCommand(["CLIENT", "INFO"]), LATE).catch(() => "");
     return Number(/ db=(\d+)/.exec(String(info))?.[1] ?? client.options?.database ?? 0);
   };
   let selected: Promise<number> | undefined;
   return {
     ...common(client),
     place: async () => String(await (selected ??= ask())),
-    open: (place, events) => open(client, { database: Number(place) }, false, events),
+    open: (place, wire) => open(client, { database: Number(place) }, false, wire),
   };
 }
 
@@ -90,12 +88,11 @@ export function ofNodeRedisCluster(client: NodeRedisCluster): Driver {
       if (master && !master.client) await within(CONNECT_MS, client.nodeClient(master), LATE);
       return master?.address;
     },
-    open(place, events) {
-      const { masters } = client;
-      const known = masters.find(({ address }) => address === place)?.client;
-      const template = known ?? masters.find((master) => master.client)?.client;
+    open(place, wire) {
+      const known = client.slots.find((shard) => shard?.master.address === place)?.master.client;
+      const template = known ?? client.slots.find((shard) => shard?.master.client)?.master.client;
       if (!template) throw new Error("no node of the cluster is known");
-      return open(template, known ? {} : { socket: hostOf(place) }, true, events);
+      return open(template, known ? {} : { socket: hostOf(place) }, true, wire);
     },
     /**
      * The library asks for the masters when a node redirects a command. This one changes nothing. It goes to the node that had the slot,
@@ -116,26 +113,25 @@ export function ofNodeRedisSentinel(client: NodeRedisSentinel): Driver {
   return {
     ...common(client),
     place: async () => "",
-    open(_, events) {
+    open(_, wire) {
       const own = client.duplicate({ masterPoolSize: 1, replicaPoolSize: 0, reserveClient: true });
       own.on("error", () => {});
-      own.on("end", events.onLost);
+      own.on("end", wire.close);
       return {
         async connect() {
           await own.connect();
           for (const name of ["client-error", "topology-change"])
-            own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && events.onLost());
+            own.on(name, ({ type }) => /^MASTER(_CHANGE)?$/.test(type) && wire.close());
         },
-        isOpen: () => own.isReady,
         send: (command) => own.sendCommand(false, ...given(command)),
-        subscribe: (channel) => own.subscribe(channel, events.onMessage, true),
+        subscribe: (channel) => own.subscribe(channel, wire.onMessage, true),
         close: () => (async () => own.destroy())().catch(() => {}),
       };
     },
   };
 }
 
-function open(template: NodeRedisClient, override: Options, isSharded: boolean, events: Events): Link {
+function open(template: NodeRedisClient, override: Options, isSharded: boolean, wire: Wire): Link {
   const sockets = { ...template.options?.socket, ...override.socket };
   const own = template.duplicate({
     ...override,
@@ -147,13 +143,12 @@ function open(template: NodeRedisClient, override: Options, isSharded: boolean, 
     socket: { ...sockets, reconnectStrategy: false, socketTimeout: undefined },
   });
   // A connection that is not made again ends by an error only.
-  for (const event of ["error", "end"]) own.on(event, () => own.isOpen || events.onLost());
-  own.on("sharded-channel-moved", events.onLost);
+  for (const event of ["error", "end"]) own.on(event, () => own.isOpen || wire.close());
+  own.on("sharded-channel-moved", wire.close);
   return {
     connect: () => own.connect(),
-    isOpen: () => own.isReady,
     send: (command) => own.sendCommand(...given(command)),
-    subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, events.onMessage, true),
+    subscribe: (channel) => own[isSharded ? "sSubscribe" : "subscribe"](channel, wire.onMessage, true),
     close: () => own.isOpen && own.destroy(),
   };
 }
