@@ -354,13 +354,13 @@ impl<D: Driver> Engine<D> {
 
     /// Gives up what an attempt has asked for, and may be about to get.
     pub(crate) async fn abandon(&self, place: &Place, effort: Effort) -> bool {
-        let mut place = place.clone();
         // A job that has not begun keeps nothing.
-        place.at_least = None;
-        let release = place.release(self.support.is_fallback());
-        let batch = Batch::of(place.key(), &release, effort.time);
-        let has_followed = D::follow(self, batch).await;
-        self.give_up_with(&place, effort).await && has_followed
+        let at_least = None;
+        let place = Place {
+            at_least,
+            ..place.clone()
+        };
+        self.give_up_with(&place, effort).await
     }
 
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left

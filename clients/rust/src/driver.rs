@@ -40,18 +40,11 @@ pub(crate) trait Driver:
     /// Connections to the nodes of a cluster.
     fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Self::Connections>;
 
-    /// Sends what prolongs or ends a hold, as `Peer::send` does, by a connection that the program cannot
-    /// exhaust.
+    /// Sends what prolongs or ends a hold, as `Peer::send` does.
     fn send(
         engine: &Engine<Self>,
         batch: Batch<'_>,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
-
-    /// Sends a release behind the requests of an attempt, where `send` could overtake them. False if it
-    /// got no answer.
-    fn follow(_: &Engine<Self>, _: Batch<'_>) -> impl Future<Output = bool> + Send {
-        async { true }
-    }
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(

@@ -1,5 +1,5 @@
-//! What only one of the two clients has to do: cancelled futures, messages of a channel, the
-//! program's own connection, and a blocking connection that died unseen.
+//! What only one of the two clients has to do: cancelled futures, messages of a channel, and a
+//! blocking connection that died unseen.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -257,42 +257,6 @@ fn a_wait_and_a_release_need_a_runtime() {
     let released = guard.unlock().as_mut().poll(&mut context);
     let is_told = matches!(released, std::task::Poll::Ready(Err(Error::NoRuntime)));
     assert!(asked && is_told);
-}
-
-/// Also with no other one. With a client beside it, it listens: see the planned failover.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_programs_connection_serves_and_delays_no_renewal_and_no_release() {
-    let server = Server::start();
-    let (client, mut admin) = (server.client(), server.admin());
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-    let connection = client.get_multiplexed_async_connection_with_config(&config);
-    let mut busy = connection.await.unwrap();
-    let locks = LockClient::polling(busy.clone(), Options::default());
-    admin.run(&["LOCK.ACQUIRE", "k", "holder", "400"]);
-    let lock = locks.lock("k");
-    assert!(lock.lock_timeout(ms(20)).await.unwrap().is_none());
-    let guard = lock.lock_timeout(BOUND).await.unwrap().unwrap();
-    guard.unlock().await.unwrap();
-    assert!(admin.is_free("k"));
-
-    let locks = LockClient::with_connection(client, busy.clone(), Options::default());
-    let guard = locks.lock("k").lock().await.unwrap();
-    let blocked = tokio::spawn(async move {
-        let mut pop = redis::cmd("BLPOP");
-        pop.arg("list").arg(0).exec_async(&mut busy).await.unwrap();
-    });
-    eventually("it blocks", || admin.clients("cmd=blpop") == 1);
-    guard.renew().await.unwrap();
-    let late = locks.lock("late");
-    assert!(timeout(ms(50), late.lock()).await.is_err());
-    guard.unlock().await.unwrap();
-    assert!(admin.is_free("k") && !blocked.is_finished());
-    // Its release is behind it, and nothing else has to come.
-    locks.shutdown().await;
-    let acquires = admin.calls("lock.acquire");
-    admin.run(&["LPUSH", "list", "x"]);
-    eventually("it gets there", || admin.calls("lock.acquire") > acquires);
-    assert!(admin.is_free("late"));
 }
 
 /// A task that waits by the channel, for a lock which an operator holds, and asks again within an hour.

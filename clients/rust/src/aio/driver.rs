@@ -4,13 +4,12 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redis::aio::ConnectionLike;
-use redis::{Client, ConnectionInfo, RedisError, RedisResult, Value};
+use redis::{ConnectionInfo, RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::link::{Origin, Own, shared};
+use super::link::Own;
 use super::listener::{Event, Hub, Subscribed};
 use crate::Error;
 use crate::acquire::{Attempt, PACE, Verdict, Wait};
@@ -25,13 +24,6 @@ use crate::server::{Batch, Boxed, Peer, Servers, Source};
 
 /// The time after which a task without a connection that waits asks again.
 const POLL: Duration = Duration::from_millis(200);
-
-/// A connection that many tasks use at the same time, as redis-rs has several.
-///
-/// `MultiplexedConnection`, `ConnectionManager` and the cluster's `ClusterConnection` are.
-pub trait SharedConnection: ConnectionLike + Clone + Send + Sync + 'static {}
-
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for C {}
 
 /// Marks what is awaited, as in [`Guard`](super::Guard).
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +50,8 @@ impl Driver for Tasks {
 
     fn to(source: Source, options: &Options) -> Connections {
         let hub = Hub::new();
-        let own = Own::new(Origin::Server(source.clone()), Some(hub.clone()));
-        Connections::new(Servers::One(own), Some(source), hub, options)
+        let own = Own::new(source, Some(hub.clone()));
+        Connections::new(Servers::One(own), hub, options)
     }
 
     fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Connections> {
@@ -75,20 +67,11 @@ impl Driver for Tasks {
             }
         })?;
         let nodes = Servers::Cluster(Box::new(cluster));
-        Ok(Connections::new(nodes, None, hub, options))
+        Ok(Connections::new(nodes, hub, options))
     }
 
     async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
-        let connections = &engine.connections;
-        match &connections.owners {
-            Some(own) => own.send(batch).await,
-            None => connections.servers.send(batch).await.0,
-        }
-    }
-
-    async fn follow(engine: &Engine<Self>, batch: Batch<'_>) -> bool {
-        let connections = &engine.connections;
-        connections.owners.is_none() || connections.servers.send(batch).await.0.is_ok()
+        engine.connections.servers.send(batch).await.0
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
@@ -96,9 +79,8 @@ impl Driver for Tasks {
             return engine.ask_once(attempt, Wait::No).await;
         }
         let connections = &engine.connections;
-        let is_cluster = matches!(connections.servers, Servers::Cluster(_));
-        let hears = engine.support.notify() && (is_cluster || connections.source.is_some());
-        match &connections.source {
+        let hears = engine.support.notify();
+        match &connections.servers {
             // A cancelled upgrade gives up its place and keeps its share. A release would end the
             // share, and a request as a reader ends the place only while nobody listens there.
             _ if attempt.lease.is_some() => engine.ask_once(attempt, Wait::Keep).await,
@@ -107,8 +89,8 @@ impl Driver for Tasks {
                 engine.ask_once(attempt, Wait::No).await
             }
             _ if hears => engine.ask_notified(attempt).await,
-            Some(source) => engine.ask_blocking(attempt, source).await,
-            None => engine.ask_once(attempt, Wait::Keep).await,
+            Servers::One(own) => engine.ask_blocking(attempt, &own.source).await,
+            Servers::Cluster(_) => engine.ask_once(attempt, Wait::Keep).await,
         }
     }
 
@@ -138,12 +120,7 @@ impl Driver for Tasks {
 
 /// All connections of a client.
 pub(crate) struct Connections {
-    /// A server's is the client's or the program's.
     servers: Servers<Own>,
-    /// Where connections that listen or block are made, unless it is a cluster.
-    source: Option<Source>,
-    /// Where the program could keep the others from answering.
-    owners: Option<Own>,
     hub: Arc<Hub>,
     /// As many connections may block at a time.
     waiting: Semaphore,
@@ -152,17 +129,10 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    fn new(
-        servers: Servers<Own>,
-        source: Option<Source>,
-        hub: Arc<Hub>,
-        options: &Options,
-    ) -> Self {
+    fn new(servers: Servers<Own>, hub: Arc<Hub>, options: &Options) -> Self {
         let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
         Self {
             servers,
-            source,
-            owners: None,
             hub,
             waiting: Semaphore::new(permits),
             idle: Mutex::default(),
@@ -170,25 +140,11 @@ impl Connections {
         }
     }
 
-    /// Without a client a waiter asks again and again.
-    pub(super) fn borrowed(
-        connection: impl SharedConnection,
-        client: Option<Client>,
-        options: &Options,
-    ) -> Self {
-        let hub = Hub::new();
-        let programs = Own::new(Origin::Program(shared(connection)), Some(hub.clone()));
-        let source = client.map(Source::Server);
-        Self {
-            owners: source.clone().map(Own::to),
-            ..Self::new(Servers::One(programs), source, hub, options)
-        }
-    }
-
     /// Listens for a key at the server that has it, as far as is known, unless it does.
     async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
-        match (&self.servers, &self.source) {
-            (Servers::Cluster(cluster), _) => {
+        match &self.servers {
+            Servers::One(own) => self.hub.ready(None, None, &own.source, time).await,
+            Servers::Cluster(cluster) => {
                 let slot = slot_of(key);
                 let owner = cluster.owner(slot, time).await?;
                 let (source, node) = (cluster.source(&owner)?, Some(owner.clone()));
@@ -197,8 +153,6 @@ impl Connections {
                     cluster.learn_from(&owner, error);
                 })
             }
-            (_, Some(source)) => self.hub.ready(None, None, source, time).await,
-            (_, None) => Err((redis::ErrorKind::Client, "nothing listens").into()),
         }
     }
 
@@ -209,9 +163,6 @@ impl Connections {
         match &self.servers {
             Servers::One(own) => own.close().await,
             Servers::Cluster(cluster) => cluster.close(),
-        }
-        if let Some(own) = &self.owners {
-            own.close().await;
         }
     }
 }
