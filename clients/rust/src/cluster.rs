@@ -18,9 +18,6 @@ const SLOTS_TIME: Duration = Duration::from_secs(1);
 /// How often one command follows a redirection.
 const REDIRECTIONS: usize = 5;
 
-/// Is told of a node's failure, and whether a slot has moved.
-type HasFailed = Box<dyn Fn(&Address, &RedisError, bool) + Send + Sync>;
-
 /// Which node has which slot, as far as it is known, and how to ask it.
 pub(crate) struct Cluster<N: Peer> {
     /// Credentials, TLS and the like are those of the first address.
@@ -31,14 +28,11 @@ pub(crate) struct Cluster<N: Peer> {
     nodes: Mutex<HashMap<Address, Arc<N>>>,
     /// One asks for the slots, and the others wait for it.
     asking: N::Turn,
-    has_failed: HasFailed,
+    hub: N::Hub,
 }
 
 impl<N: Peer> Cluster<N> {
-    pub(crate) fn new(
-        infos: Vec<ConnectionInfo>,
-        has_failed: impl Fn(&Address, &RedisError, bool) + Send + Sync + 'static,
-    ) -> Result<Self> {
+    pub(crate) fn new(infos: Vec<ConnectionInfo>, hub: N::Hub) -> Result<Self> {
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some((host.clone(), *port))
@@ -55,7 +49,7 @@ impl<N: Peer> Cluster<N> {
             ranges: Mutex::default(),
             nodes: Mutex::default(),
             asking: N::Turn::default(),
-            has_failed: Box::new(has_failed),
+            hub,
         })
     }
 
@@ -66,7 +60,9 @@ impl<N: Peer> Cluster<N> {
     fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
         Ok(match locked(&self.nodes).entry(address.clone()) {
             Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(new) => new.insert(Arc::new(N::to(self.source(address)?))).clone(),
+            Entry::Vacant(new) => new
+                .insert(Arc::new(N::to(self.source(address)?, None)))
+                .clone(),
         })
     }
 
@@ -121,7 +117,7 @@ impl<N: Peer> Cluster<N> {
             // Only the key has arrived where a slot is on its way to, or is not there yet.
             !is_asking && self.has_moved(*slot, next)
         });
-        (self.has_failed)(node, error, has_moved);
+        N::has_failed(&self.hub, node, error, has_moved);
         next.map(|(_, next, is_asking)| (next, is_asking))
     }
 

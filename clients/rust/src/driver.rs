@@ -8,7 +8,7 @@ use std::future::{Future, pending};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 
 use crate::Mode;
 use crate::acquire::{Attempt, Verdict};
@@ -16,13 +16,14 @@ use crate::command::Claim;
 use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::server::{Batch, Boxed, Source};
+use crate::server::{Batch, Boxed, Peer, Servers};
 
 /// The connections of a client.
 pub(crate) trait Driver:
     Returns + Copy + fmt::Debug + Send + Sync + Sized + 'static
 {
-    type Connections: Send + Sync;
+    type Peer: Peer<Hub = Self::Hub>;
+    type Hub: Clone + Send + Sync;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;
 
@@ -34,17 +35,7 @@ pub(crate) trait Driver:
     /// An error where futures cannot be awaited.
     fn runtime() -> Result<Self::Runtime>;
 
-    /// Connections to a server.
-    fn to(source: Source, options: &Options) -> Self::Connections;
-
-    /// Connections to the nodes of a cluster.
-    fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Self::Connections>;
-
-    /// Sends what prolongs or ends a hold, as `Peer::send` does.
-    fn send(
-        engine: &Engine<Self>,
-        batch: Batch<'_>,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+    fn hub(options: &Options) -> Self::Hub;
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(
@@ -78,12 +69,18 @@ pub(crate) trait Driver:
 
 /// What all clones of a client share.
 pub(crate) struct Engine<D: Driver> {
-    pub(crate) connections: D::Connections,
+    pub(crate) servers: Servers<D::Peer>,
+    pub(crate) hub: D::Hub,
     pub(crate) options: Options,
     pub(crate) support: Support,
 }
 
 impl<D: Driver> Engine<D> {
+    /// Sends commands as `Peer::send` does.
+    pub(crate) async fn send(&self, batch: Batch<'_>) -> RedisResult<Value> {
+        self.servers.send(batch).await.0
+    }
+
     /// How long holds outlive their connections, if they end with them.
     pub(crate) fn linger(&self) -> Option<Duration> {
         self.options.linger.filter(|_| !self.support.is_fallback())

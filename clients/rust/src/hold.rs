@@ -102,7 +102,7 @@ impl<D: Driver> Engine<D> {
         for commands in commands {
             let (start, mut time) = (Instant::now(), effort.time);
             loop {
-                let sending = D::send(self, Batch::of(place.key(), commands, time));
+                let sending = self.send(Batch::of(place.key(), commands, time));
                 let error = match owner_answer(sending.await) {
                     Ok(has_done) => {
                         done &= has_done;
@@ -145,7 +145,8 @@ impl<D: Driver> Engine<D> {
         };
         let mut acquire = place.acquire(claim, ttl, false);
         acquire.arg("LINGER").arg(millis(linger));
-        let answer = D::send(self, Batch::of(place.key(), from_ref(&acquire), time)).await;
+        let batch = Batch::of(place.key(), from_ref(&acquire), time);
+        let answer = self.send(batch).await;
         let binding = binding(fence, answer);
         if binding == Binding::Over {
             // Nobody knows of the new grant.
@@ -229,7 +230,7 @@ impl<D: Driver> Hold<D> {
         let time = engine.options.answer_time(self.ttl);
         let exec = [self.place.exec(command)];
         let batch = Batch::of(self.place.key(), &exec, time);
-        match D::send(engine, batch).await {
+        match engine.send(batch).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
                 Error::NotHeld => self.not_held().await,

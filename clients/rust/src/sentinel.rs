@@ -115,5 +115,5 @@ impl Sentinel {
 async fn ask<P: Peer>(client: Client, question: Cmd, time: Duration) -> RedisResult<Value> {
     let question = [question];
     let batch = Batch::of(&[], &question, time);
-    P::to(Source::Server(client)).send(batch).await
+    P::to(Source::Server(client), None).send(batch).await
 }

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use redis::{
-    Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisResult,
-    Value,
+    Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisError,
+    RedisResult, Value,
 };
 
 use crate::cluster::Cluster;
@@ -43,10 +43,13 @@ impl<'a> Batch<'a> {
 
 /// Connections to one server.
 pub(crate) trait Peer: Send + Sync + Sized {
+    /// What the peers of a client share.
+    type Hub: Clone + Send + Sync;
     /// Callers of `alone` take turns by it.
     type Turn: Default + Send + Sync;
 
-    fn to(source: Source) -> Self;
+    /// Tells a hub when its server may be another one.
+    fn to(source: Source, hub: Option<Self::Hub>) -> Self;
 
     /// Sends commands that are answered at once. The answer is that of `answered`.
     fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
@@ -60,6 +63,9 @@ pub(crate) trait Peer: Send + Sync + Sized {
     ) -> impl Future<Output = RedisResult<T>> + Send {
         work
     }
+
+    /// Is told of the failure of a cluster's node, and whether a slot has moved.
+    fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError, _has_moved: bool) {}
 }
 
 /// The server that connections are made to.

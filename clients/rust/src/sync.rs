@@ -40,18 +40,15 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{fmt, iter};
 
-use redis::{
-    Cmd, Connection, ConnectionInfo, FromRedisValue, RedisResult, ToSingleRedisArg, Value,
-};
+use redis::{Cmd, Connection, FromRedisValue, RedisResult, ToSingleRedisArg, Value};
 
 use crate::acquire::{Attempt, Verdict, Wait};
-use crate::cluster::Cluster;
 use crate::driver::{Driver, Engine, locked};
 use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
 use crate::replies::{is_demoted, is_to_leave, is_unanswered};
-use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Servers, Source, answered, rest_for_answer};
+use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
 
 /// Makes locks. One client serves all threads of a program, and a clone is the same client.
 pub type LockClient = crate::locks::LockClient<Blocking>;
@@ -181,7 +178,8 @@ impl Returns for Blocking {
 }
 
 impl Driver for Blocking {
-    type Connections = Servers<Pool>;
+    type Peer = Pool;
+    type Hub = ();
     type Runtime = ();
 
     const BLOCKS: bool = true;
@@ -194,22 +192,11 @@ impl Driver for Blocking {
         Ok(())
     }
 
-    fn to(source: Source, _: &Options) -> Servers<Pool> {
-        Servers::One(Pool::to(source))
-    }
-
-    fn to_cluster(nodes: Vec<ConnectionInfo>, _: &Options) -> Result<Servers<Pool>> {
-        let cluster = Cluster::new(nodes, |_, _, _| {})?;
-        Ok(Servers::Cluster(Box::new(cluster)))
-    }
-
-    async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
-        engine.connections.send(batch).await.0
-    }
+    fn hub(_: &Options) {}
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         let question = attempt.question(Wait::Block);
-        let answer = Self::send(engine, question.batch(attempt.place)).await;
+        let answer = engine.send(question.batch(attempt.place)).await;
         attempt.verdict(&question, answer)
     }
 
@@ -240,9 +227,10 @@ pub(crate) struct Pool {
 }
 
 impl Peer for Pool {
+    type Hub = ();
     type Turn = ();
 
-    fn to(source: Source) -> Self {
+    fn to(source: Source, _: Option<()>) -> Self {
         let idle = Mutex::default();
         Self { source, idle }
     }

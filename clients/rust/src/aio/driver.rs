@@ -1,26 +1,25 @@
 //! Connections that tasks share, and the best way to wait that they and the server have.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{ConnectionInfo, RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::link::Own;
 use super::listener::{Event, Hub, Subscribed};
 use crate::Error;
 use crate::acquire::{Attempt, PACE, Verdict, Wait};
-use crate::cluster::{Cluster, slot_of, tag_of};
+use crate::cluster::{slot_of, tag_of};
 use crate::driver::{Driver, Engine, locked};
 use crate::error::{Result, names};
 use crate::lease::Grant;
 use crate::locks::Returns;
 use crate::options::Options;
 use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
-use crate::server::{Batch, Boxed, Peer, Servers, Source};
+use crate::server::{Boxed, Peer, Servers, Source};
 
 /// The time after which a task without a connection that waits asks again.
 const POLL: Duration = Duration::from_millis(200);
@@ -34,7 +33,8 @@ impl Returns for Tasks {
 }
 
 impl Driver for Tasks {
-    type Connections = Connections;
+    type Peer = Own;
+    type Hub = Arc<Hub>;
     type Runtime = Handle;
 
     const BLOCKS: bool = false;
@@ -48,44 +48,21 @@ impl Driver for Tasks {
         Handle::try_current().map_err(|_| Error::NoRuntime)
     }
 
-    fn to(source: Source, options: &Options) -> Connections {
-        let hub = Hub::new();
-        let own = Own::new(source, Some(hub.clone()));
-        Connections::new(Servers::One(own), hub, options)
-    }
-
-    fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Connections> {
-        let hub = Hub::new();
-        let listens = hub.clone();
-        let cluster = Cluster::new(nodes, move |node, error, has_moved| {
-            // A node that is silent may still seem to be listened to.
-            if error.is_timeout() {
-                listens.connect_anew(&Some(node.clone()));
-            }
-            if has_moved {
-                listens.subscribe_anew();
-            }
-        })?;
-        let nodes = Servers::Cluster(Box::new(cluster));
-        Ok(Connections::new(nodes, hub, options))
-    }
-
-    async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
-        engine.connections.servers.send(batch).await.0
+    fn hub(options: &Options) -> Arc<Hub> {
+        Hub::new(options.max_waiting_connections)
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         if engine.support.is_fallback() || attempt.patience.is_over() {
             return engine.ask_once(attempt, Wait::No).await;
         }
-        let connections = &engine.connections;
         let hears = engine.support.notify();
-        match &connections.servers {
+        match &engine.servers {
             // A cancelled upgrade gives up its place and keeps its share. A release would end the
             // share, and a request as a reader ends the place only while nobody listens there.
             _ if attempt.lease.is_some() => engine.ask_once(attempt, Wait::Keep).await,
             // A free lock needs neither a subscription nor a connection that blocks.
-            _ if attempt.is_first && !(hears && connections.hub.is_up()) => {
+            _ if attempt.is_first && !(hears && engine.hub.is_up()) => {
                 engine.ask_once(attempt, Wait::No).await
             }
             _ if hears => engine.ask_notified(attempt).await,
@@ -109,7 +86,7 @@ impl Driver for Tasks {
     }
 
     fn settle(engine: &Engine<Self>, runtime: &Handle, work: Boxed<'static, ()>) {
-        let left = engine.connections.left.subscribe();
+        let left = engine.hub.left.subscribe();
         let work = async move {
             work.await;
             drop(left);
@@ -118,28 +95,7 @@ impl Driver for Tasks {
     }
 }
 
-/// All connections of a client.
-pub(crate) struct Connections {
-    servers: Servers<Own>,
-    hub: Arc<Hub>,
-    /// As many connections may block at a time.
-    waiting: Semaphore,
-    idle: Mutex<Vec<Own>>,
-    left: watch::Sender<()>,
-}
-
-impl Connections {
-    fn new(servers: Servers<Own>, hub: Arc<Hub>, options: &Options) -> Self {
-        let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
-        Self {
-            servers,
-            hub,
-            waiting: Semaphore::new(permits),
-            idle: Mutex::default(),
-            left: watch::Sender::new(()),
-        }
-    }
-
+impl Engine<Tasks> {
     /// Listens for a key at the server that has it, as far as is known, unless it does.
     async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
         match &self.servers {
@@ -157,21 +113,18 @@ impl Connections {
     }
 
     pub(super) async fn shutdown(&self) {
-        self.left.closed().await;
+        self.hub.left.closed().await;
         self.hub.close();
-        locked(&self.idle).clear();
         match &self.servers {
             Servers::One(own) => own.close().await,
             Servers::Cluster(cluster) => cluster.close(),
         }
     }
-}
 
-impl Engine<Tasks> {
     /// Asks without waiting for longer than an answer takes.
     async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
         let question = attempt.question(wait);
-        let asking = self.connections.servers.send(question.batch(attempt.place));
+        let asking = self.servers.send(question.batch(attempt.place));
         let (answer, _) = asking.await;
         attempt.verdict(&question, answer)
     }
@@ -182,16 +135,15 @@ impl Engine<Tasks> {
         let slice = attempt.patience.bounded(self.options.slice);
         let time = self.options.reach(Duration::ZERO).max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
-        let connections = &self.connections;
-        let subscribed = match connections.listen(attempt.place.key(), time).await {
+        let subscribed = match self.listen(attempt.place.key(), time).await {
             Ok(subscribed) => subscribed,
             Err(error) if cannot_listen(&error) => return self.without_notify(&error),
             Err(error) => return attempt.has_failed(error, start),
         };
         // It listens before it asks.
-        let mut listener = connections.hub.listen(attempt.place);
+        let mut listener = self.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
-        let asking = connections.servers.send(question.batch(attempt.place));
+        let asking = self.servers.send(question.batch(attempt.place));
         let (answer, node) = asking.await;
         let verdict = match answer {
             Err(error) if is_notify_refused(&error) => self.without_notify(&error),
@@ -221,7 +173,7 @@ impl Engine<Tasks> {
                 )),
             },
             // The answer to the next request tells what was missed.
-            _ = timeout(slice, connections.hub.ended(subscribed.number)) => {
+            _ = timeout(slice, self.hub.ended(subscribed.number)) => {
                 Verdict::AskAgain(Duration::ZERO)
             }
         }
@@ -235,17 +187,16 @@ impl Engine<Tasks> {
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
-        let connections = &self.connections;
         let time = attempt.patience.bounded(POLL);
-        let Ok(Ok(_permit)) = timeout(time, connections.waiting.acquire()).await else {
+        let Ok(Ok(_permit)) = timeout(time, self.hub.waiting.acquire()).await else {
             return self.ask_once(attempt, Wait::Keep).await;
         };
-        let idle = locked(&connections.idle).pop();
-        let own = idle.unwrap_or_else(|| Own::to(source.clone()));
+        let idle = locked(&self.hub.idle).pop();
+        let own = idle.unwrap_or_else(|| Own::to(source.clone(), None));
         let question = attempt.question(Wait::Block);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
         let answer = own.send(question.batch(attempt.place)).await;
-        let mut idle = locked(&connections.idle);
+        let mut idle = locked(&self.hub.idle);
         match &answer {
             // The others are of the same server, and older.
             Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),

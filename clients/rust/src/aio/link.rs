@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisError,
+    RedisResult, Value,
 };
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::listener::Hub;
 use crate::replies::is_to_leave;
-use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
+use crate::server::{Address, Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
 
 /// Makes a connection whose answers may take as long as they like, or one that listens.
 pub(super) async fn connect(
@@ -36,7 +37,7 @@ pub(super) async fn connect(
 }
 
 /// A shared connection, made anew after a failure.
-pub(super) struct Own {
+pub(crate) struct Own {
     pub(super) source: Source,
     current: Mutex<Option<Arc<MultiplexedConnection>>>,
     /// The one before was refused or cut.
@@ -47,15 +48,6 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn new(source: Source, hub: Option<Arc<Hub>>) -> Self {
-        Self {
-            source,
-            current: Mutex::default(),
-            has_left: AtomicBool::new(false),
-            hub,
-        }
-    }
-
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
     async fn connection(&self, time: Duration) -> RedisResult<Arc<MultiplexedConnection>> {
         let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
@@ -83,10 +75,16 @@ impl Own {
 }
 
 impl Peer for Own {
+    type Hub = Arc<Hub>;
     type Turn = Mutex<()>;
 
-    fn to(source: Source) -> Self {
-        Self::new(source, None)
+    fn to(source: Source, hub: Option<Arc<Hub>>) -> Self {
+        Self {
+            source,
+            current: Mutex::default(),
+            has_left: AtomicBool::new(false),
+            hub,
+        }
     }
 
     fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
@@ -119,6 +117,16 @@ impl Peer for Own {
             work.await
         };
         within(time, waiting).await
+    }
+
+    fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError, has_moved: bool) {
+        // A node that is silent may still seem to be listened to.
+        if error.is_timeout() {
+            hub.connect_anew(&Some(node.clone()));
+        }
+        if has_moved {
+            hub.subscribe_anew();
+        }
     }
 }
 

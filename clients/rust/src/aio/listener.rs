@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, broadcast, mpsc, watch};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore, broadcast, mpsc, watch};
 use tokio::time::timeout;
 
 use super::link::{Own, connect, within};
@@ -37,8 +37,9 @@ pub(super) struct Subscribed {
     pub(super) node: Node,
 }
 
-/// Dispatches the messages of the channels of one client, which are its alone.
-pub(super) struct Hub {
+/// Dispatches the messages of the channels of one client, which are its alone. And what else its tasks
+/// share.
+pub(crate) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
     /// More than one at a place only where a token of the caller's own is used twice.
@@ -47,6 +48,11 @@ pub(super) struct Hub {
     lines: Mutex<HashMap<Node, Arc<Line>>>,
     /// How many subscriptions have ended. Their waiters ask again.
     ends: watch::Sender<u64>,
+    /// Without NOTIFY as many connections may block at a time, and these may block next.
+    pub(super) waiting: Semaphore,
+    pub(super) idle: Mutex<Vec<Own>>,
+    /// Each task that does what a drop has left listens to it.
+    pub(super) left: watch::Sender<()>,
 }
 
 /// The connection that listens to a node, and what it has subscribed to. One task connects or
@@ -60,12 +66,15 @@ struct Line {
 }
 
 impl Hub {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(waiting: usize) -> Arc<Self> {
         Arc::new(Self {
             channel: format!("redis-lock:{}", uuid::Uuid::new_v4().simple()),
             listeners: Mutex::default(),
             lines: Mutex::default(),
             ends: watch::Sender::new(0),
+            waiting: Semaphore::new(waiting.min(Semaphore::MAX_PERMITS)),
+            idle: Mutex::default(),
+            left: watch::Sender::new(()),
         })
     }
 
@@ -166,6 +175,7 @@ impl Hub {
     /// Ends all connections. The next one that waits makes another.
     pub(super) fn close(&self) {
         self.end(|_, _| true);
+        locked(&self.idle).clear();
     }
 
     async fn connect(

@@ -79,7 +79,7 @@ impl LockClient {
     ///
     /// What guards hold stays theirs. A client can be used after this, and connects again.
     pub async fn shutdown(&self) {
-        self.engine.connections.shutdown().await;
+        self.engine.shutdown().await;
     }
 
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did
