@@ -338,10 +338,10 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Gives up what is left behind without a grant. False if the server may not have heard of it.
-    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) -> bool {
+    /// Gives up what is left behind without a grant.
+    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) {
         if !attempt.leaves_something() {
-            return true;
+            return;
         }
         // A server that is out of reach, or that cannot answer, has had its time.
         let tried = attempt.out_of_reach.or(attempt.put_off);
@@ -349,18 +349,16 @@ impl<D: Driver> Engine<D> {
         let end = until(since, self.options.reach(Duration::ZERO));
         let effort = self.effort(attempt.ttl, end);
         let time = attempt.bounded(effort.time);
-        self.abandon(attempt.place, Effort { time, ..effort }).await
+        let effort = Effort { time, ..effort };
+        self.abandon(attempt.place, effort).await;
     }
 
     /// Gives up what an attempt has asked for, and may be about to get.
-    pub(crate) async fn abandon(&self, place: &Place, effort: Effort) -> bool {
+    pub(crate) async fn abandon(&self, place: &Place, effort: Effort) {
+        let mut place = place.clone();
         // A job that has not begun keeps nothing.
-        let at_least = None;
-        let place = Place {
-            at_least,
-            ..place.clone()
-        };
-        self.give_up_with(&place, effort).await
+        place.at_least = None;
+        self.give_up_with(&place, effort).await;
     }
 
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
@@ -404,7 +402,7 @@ impl<D: Driver> Engine<D> {
             Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
             Err(error) => return Verdict::Failed(error),
             Ok(false) => {
-                self.release_rest(place, ttl).await;
+                self.give_up(place, ttl).await;
                 attempt.is_uncertain = false;
                 Binding::Over
             }

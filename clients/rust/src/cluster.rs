@@ -39,13 +39,11 @@ impl<N: Peer> Cluster<N> {
             }
             _ => None,
         });
-        let seeds: Vec<_> = seeds.collect();
-        let like = infos.first().filter(|_| !seeds.is_empty());
         let kind = redis::ErrorKind::InvalidClientConfig;
         let none = RedisError::from((kind, "a cluster needs the address of a node"));
         Ok(Self {
-            like: like.ok_or(none)?.clone(),
-            seeds,
+            like: infos.first().ok_or(none)?.clone(),
+            seeds: seeds.collect(),
             ranges: Mutex::default(),
             nodes: Mutex::default(),
             asking: N::Turn::default(),

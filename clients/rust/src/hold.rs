@@ -22,9 +22,7 @@ use crate::{Error, Mode};
 pub(crate) struct Effort {
     /// An answer takes no longer.
     pub(crate) time: Duration,
-    /// For how long they are sent again to a server that is away.
-    pub(crate) away: Duration,
-    /// Until when they are sent again to one that says that it cannot answer now.
+    /// Until when they are sent again. To a server that is away it may be for a shorter time.
     pub(crate) end: Instant,
 }
 
@@ -44,12 +42,8 @@ pub(crate) struct Hold<D: Driver> {
 impl<D: Driver> Engine<D> {
     /// The effort for requests about a hold of this ttl, until `end`.
     pub(crate) fn effort(&self, ttl: Duration, end: Instant) -> Effort {
-        let left = end.saturating_duration_since(Instant::now());
-        Effort {
-            time: self.options.answer_time(ttl),
-            away: self.options.reach(left).min(left),
-            end,
-        }
+        let time = self.options.answer_time(ttl);
+        Effort { time, end }
     }
 
     /// Sets the deadline. False if nothing is held.
@@ -64,13 +58,6 @@ impl<D: Driver> Engine<D> {
         self.insist(place, release.chunks(1), effort).await
     }
 
-    /// Where one of several locks is lost, the others are of no use.
-    pub(crate) async fn release_rest(&self, place: &Place, ttl: Duration) {
-        if place.keys.len() > 1 {
-            self.give_up(place, ttl).await;
-        }
-    }
-
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
     /// it.
     pub(crate) async fn give_up(&self, place: &Place, ttl: Duration) {
@@ -78,13 +65,10 @@ impl<D: Driver> Engine<D> {
         self.give_up_with(place, self.effort(ttl, end)).await;
     }
 
-    /// False without an answer.
-    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) -> bool {
-        let released = self.release(place, effort).await;
-        if let Err(error) = &released {
+    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) {
+        if let Err(error) = self.release(place, effort).await {
             tracing::warn!(%error, "what was asked for could not be given up");
         }
-        released.is_ok()
     }
 
     /// Sends commands of an owner until they are answered, those of a chunk together. A repetition
@@ -101,6 +85,8 @@ impl<D: Driver> Engine<D> {
         let (mut done, mut was_lost) = (true, false);
         for commands in commands {
             let (start, mut time) = (Instant::now(), effort.time);
+            let whole = effort.end.saturating_duration_since(start);
+            let away = self.options.reach(whole).min(whole);
             loop {
                 let sending = self.send(Batch::of(place.key(), commands, time));
                 let error = match owner_answer(sending.await) {
@@ -113,7 +99,7 @@ impl<D: Driver> Engine<D> {
                 was_lost |= is_unanswered(&error);
                 let left = match class(&error) {
                     Class::Final => Duration::ZERO,
-                    Class::Away => effort.away.saturating_sub(start.elapsed()),
+                    Class::Away => away.saturating_sub(start.elapsed()),
                     _ => effort.end.saturating_duration_since(Instant::now()),
                 };
                 if left.is_zero() {
@@ -169,19 +155,19 @@ impl<D: Driver> Hold<D> {
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
         let _renewing = self.lease.renewal.wait::<D>().await;
-        if !self.lease.may_be_held() {
-            return Err(self.not_held().await);
-        }
+        self.lease.still_held()?;
         let sent = self.lease.sends(ttl);
         // Its owner is to hear of its end, however long a server is away.
         let effort = self.engine.effort(ttl, self.lease.end_of_ttl());
         match self.renewed(ttl, effort).await {
-            Ok(Binding::Over) => Err(self.not_held().await),
-            // The lease is over by now.
-            Err(error) if error.is_temporary() => Err(self.not_held().await),
+            Ok(binding) if binding != Binding::Over && self.lease.renewed(sent) => Ok(()),
+            Ok(_) => Err(self.is_over().await),
+            Err(error) if error.is_temporary() => {
+                // The lease is over by now.
+                self.lease.finish(State::Lost);
+                Err(Error::NotHeld)
+            }
             Err(error) => Err(error),
-            Ok(_) if self.lease.renewed(sent) => Ok(()),
-            Ok(_) => Err(self.too_late().await),
         }
     }
 
@@ -214,7 +200,7 @@ impl<D: Driver> Hold<D> {
         let checked = engine.insist(&self.place, check.chunks(1), effort);
         let (is_held, _) = checked.await?;
         if !is_held {
-            self.not_held().await;
+            self.is_over().await;
         }
         Ok(is_held && self.lease.may_be_held())
     }
@@ -233,7 +219,7 @@ impl<D: Driver> Hold<D> {
         match engine.send(batch).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
-                Error::NotHeld => self.not_held().await,
+                Error::NotHeld => self.is_over().await,
                 // The command may meet a wrong type, too.
                 Error::Redis(error) if is_foreign(&error) => match self.check().await {
                     Ok(false) => Error::NotHeld,
@@ -246,15 +232,9 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    pub(crate) async fn not_held(&self) -> Error {
-        if self.lease.finish(State::Lost) {
-            self.engine.release_rest(&self.place, self.ttl).await;
-        }
-        Error::NotHeld
-    }
-
-    /// Releases what the server holds after the end of the lease. Nobody else would.
-    async fn too_late(&self) -> Error {
+    /// Gives up what the server may have of it yet: one of several locks, or what it granted after
+    /// the end of the lease. Nobody else would.
+    async fn is_over(&self) -> Error {
         self.lease.finish(State::Lost);
         self.engine.give_up(&self.place, self.ttl).await;
         Error::NotHeld
@@ -301,7 +281,7 @@ impl<D: Driver> Hold<D> {
         let (effort, runtime) = (self.end_effort(), self.runtime.clone());
         let mut first = effort;
         if D::BLOCKS {
-            (first.away, first.end) = (first.time, until(Instant::now(), first.time));
+            first.end = until(Instant::now(), first.time);
         }
         let released = self.release(first).await;
         if D::BLOCKS && released.as_ref().is_err_and(Error::may_pass) {
@@ -339,11 +319,11 @@ impl<D: Driver> Hold<D> {
                 Ok(true)
             }
             // The share was over, and this may be a new hold.
-            Ok(Some(_)) => Err(self.too_late().await),
+            Ok(Some(_)) => Err(self.is_over().await),
             // The share ended while it waited. Where the server still has it, the first release ends
             // that, and the second one the place.
             _ if !lease.may_be_held() => {
-                let error = self.too_late().await;
+                let error = self.is_over().await;
                 self.engine.give_up(&self.place, self.ttl).await;
                 Err(error)
             }
@@ -377,17 +357,15 @@ impl<D: Driver> Hold<D> {
         };
         match is_held && lease.converted(Mode::Shared, sent, ttl) {
             true => Ok(()),
-            false => Err(self.too_late().await),
+            false => Err(self.is_over().await),
         }
     }
 
     /// The effort to end it, of which a server that is away hears late.
     fn end_effort(&self) -> Effort {
-        let options = &self.engine.options;
-        Effort {
-            away: options.reach(self.lease.left()),
-            ..self.engine.effort(self.ttl, self.lease.end_of_ttl())
-        }
+        let soonest = until(Instant::now(), self.engine.options.reach(Duration::ZERO));
+        let end = self.lease.end_of_ttl().max(soonest);
+        self.engine.effort(self.ttl, end)
     }
 
     /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late

@@ -351,13 +351,10 @@ impl<D: Driver, K> Request<D, K> {
         let mut attempt = engine.attempt(&place, claim, ttl, patience);
         let span = tracing::debug_span!("lock.wait", %key);
         let granted = engine.run(&mut attempt).instrument(span).await;
-        let is_clean = matches!(granted, Ok(Some(_))) || engine.clean_up(&attempt).await;
-        // A task may wait for the server. It must not meet another acquire with this token.
-        if is_clean || D::BLOCKS || self.token.is_some() {
-            leftover.disarm();
-        } else {
-            drop(leftover);
+        if !matches!(granted, Ok(Some(_))) {
+            engine.clean_up(&attempt).await;
         }
+        leftover.disarm();
         let found = attempt.found;
         let guard = granted?.map(|grant| Guard {
             hold: Hold {

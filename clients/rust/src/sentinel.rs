@@ -10,9 +10,6 @@ use crate::error::Result;
 use crate::replies::is_refused;
 use crate::server::{Batch, Peer, Source, item, unnamed, with_address};
 
-/// The time in which a sentinel that works answers, and the primary as well.
-const MOMENT: Duration = Duration::from_millis(200);
-
 /// The sentinels that watch a primary, which the locks are on.
 ///
 /// They are asked again after an error of the connection, and when the server is no primary any more.
@@ -59,22 +56,18 @@ impl Sentinel {
 
     /// How to connect to the primary that one of them names.
     ///
-    /// One that is silent, or that names a server which is, must not take the time of all. So all are
-    /// asked for a moment first, and then each for its part of the time. The one that has named the
-    /// primary before comes first.
+    /// One that is silent, or that names a server which is, must not take the time of all. So each is
+    /// asked for its part of the time. The one that has named the primary before comes first.
     pub(crate) async fn primary<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
         let all = self.sentinels.len();
         let part = time.div_f64(all.max(1) as f64);
         let numbered = self.sentinels.iter().enumerate().cycle();
-        let first = self.first.load(Relaxed);
-        let twice = numbered.skip(first).take(all.saturating_mul(2));
         let mut last = self.nobody();
-        for (before, (number, sentinel)) in twice.enumerate() {
-            let time = if before < all { part.min(MOMENT) } else { part };
+        for (number, sentinel) in numbered.skip(self.first.load(Relaxed)).take(all) {
             // This call may have no time for the next one.
             self.first.store(number.wrapping_add(1), Relaxed);
-            let (turn, named) = (P::Turn::default(), self.named_by::<P>(sentinel, time));
-            match P::alone(&turn, time, named).await {
+            let (turn, named) = (P::Turn::default(), self.named_by::<P>(sentinel, part));
+            match P::alone(&turn, part, named).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);
                     return Ok(server);

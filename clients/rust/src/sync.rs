@@ -33,7 +33,7 @@
 //! connections. A client that gives up releases its place. Renewals and releases never wait for a
 //! connection that waits.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
@@ -145,29 +145,11 @@ thread_local! {
     static WAKER: Waker = Arc::new(Waits(thread::current())).into();
 }
 
-/// What a future comes to before `end`.
-fn before<T>(end: Instant, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    // A guard may be dropped with its thread.
-    let waker = WAKER.try_with(Waker::clone);
-    let waker = waker.unwrap_or_else(|_| Waker::noop().clone());
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
-            return Some(done);
-        }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        thread::park_timeout(left);
-    }
-}
-
 /// The result of a future over `Blocking`, which is never pending.
 fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
+    let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
     loop {
-        if let Some(done) = before(Instant::now(), future.as_mut()) {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
             return done;
         }
     }
@@ -201,8 +183,20 @@ impl Driver for Blocking {
     }
 
     async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
-        let now = Instant::now();
-        before(now.checked_add(time).unwrap_or(now), pin!(future))
+        // A guard may be dropped with its thread.
+        let waker = WAKER.try_with(Waker::clone);
+        let waker = waker.unwrap_or_else(|_| Waker::noop().clone());
+        let (mut future, start) = (pin!(future), Instant::now());
+        loop {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Some(done);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return None;
+            }
+            thread::park_timeout(left);
+        }
     }
 
     fn keep((): &(), keeper: Boxed<'static, ()>) {
