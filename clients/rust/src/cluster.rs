@@ -26,8 +26,6 @@ pub(crate) struct Cluster<N: Peer> {
     /// What redirections have taught comes first.
     ranges: Mutex<Vec<(u16, u16, Address)>>,
     nodes: Mutex<HashMap<Address, Arc<N>>>,
-    /// One asks for the slots, and the others wait for it.
-    asking: N::Turn,
     hub: N::Hub,
 }
 
@@ -46,7 +44,6 @@ impl<N: Peer> Cluster<N> {
             seeds: seeds.collect(),
             ranges: Mutex::default(),
             nodes: Mutex::default(),
-            asking: N::Turn::default(),
             hub,
         })
     }
@@ -123,7 +120,7 @@ impl<N: Peer> Cluster<N> {
     pub(crate) async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
         match self.known_owner(slot) {
             Some(address) => Ok(address),
-            None => N::alone(&self.asking, time, self.ask_owner(slot, time)).await,
+            None => N::within(time, self.ask_owner(slot, time)).await,
         }
     }
 

@@ -66,8 +66,7 @@ impl Sentinel {
         for (number, sentinel) in numbered.skip(self.first.load(Relaxed)).take(all) {
             // This call may have no time for the next one.
             self.first.store(number.wrapping_add(1), Relaxed);
-            let (turn, named) = (P::Turn::default(), self.named_by::<P>(sentinel, part));
-            match P::alone(&turn, part, named).await {
+            match P::within(part, self.named_by::<P>(sentinel, part)).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);
                     return Ok(server);

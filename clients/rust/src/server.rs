@@ -45,8 +45,6 @@ impl<'a> Batch<'a> {
 pub(crate) trait Peer: Send + Sync + Sized {
     /// What the peers of a client share.
     type Hub: Clone + Send + Sync;
-    /// Callers of `alone` take turns by it.
-    type Turn: Default + Send + Sync;
 
     /// Tells a hub when its server may be another one.
     fn to(source: Source, hub: Option<Self::Hub>) -> Self;
@@ -54,10 +52,9 @@ pub(crate) trait Peer: Send + Sync + Sized {
     /// Sends commands that are answered at once. The answer is that of `answered`.
     fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
-    /// Does what one should do at a time, for callers that can wait for each other. Those before it may
-    /// take their time, too.
-    fn alone<T: Send>(
-        _turn: &Self::Turn,
+    /// An error of the connection if `time` passes first, where something can pass it. Each answer has
+    /// its own time, too.
+    fn within<T: Send>(
         _time: Duration,
         work: impl Future<Output = RedisResult<T>> + Send,
     ) -> impl Future<Output = RedisResult<T>> + Send {

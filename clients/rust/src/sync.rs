@@ -222,7 +222,6 @@ pub(crate) struct Pool {
 
 impl Peer for Pool {
     type Hub = ();
-    type Turn = ();
 
     fn to(source: Source, _: Option<()>) -> Self {
         let idle = Mutex::default();

@@ -66,7 +66,7 @@ impl Own {
             *current = Some(connection.clone());
             Ok(connection)
         };
-        within(time, connecting).await
+        Self::within(time, connecting).await
     }
 
     pub(super) async fn close(&self) {
@@ -76,7 +76,6 @@ impl Own {
 
 impl Peer for Own {
     type Hub = Arc<Hub>;
-    type Turn = Mutex<()>;
 
     fn to(source: Source, hub: Option<Arc<Hub>>) -> Self {
         Self {
@@ -92,7 +91,7 @@ impl Peer for Own {
             let start = Instant::now();
             let connection = self.connection(batch.time).await?;
             let time = rest_for_answer(start, batch.time);
-            let answer = within(time, ask(&connection, batch.commands)).await;
+            let answer = Self::within(time, ask(&connection, batch.commands)).await;
             if let Err(error) = &answer
                 && is_to_leave(error)
             {
@@ -107,16 +106,12 @@ impl Peer for Own {
         })
     }
 
-    async fn alone<T: Send>(
-        turn: &Mutex<()>,
+    async fn within<T: Send>(
         time: Duration,
         work: impl Future<Output = RedisResult<T>> + Send,
     ) -> RedisResult<T> {
-        let waiting = async {
-            let _turn = turn.lock().await;
-            work.await
-        };
-        within(time, waiting).await
+        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        timeout(time, work).await.unwrap_or_else(late)
     }
 
     fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError, has_moved: bool) {
@@ -139,15 +134,4 @@ async fn ask(connection: &MultiplexedConnection, commands: &[Cmd]) -> RedisResul
     }
     let asking = connection.req_packed_commands(&pipeline, 0, commands.len());
     answered(asking.await?)
-}
-
-/// An error of the connection if `time` passes first.
-pub(super) async fn within<T>(
-    time: Duration,
-    future: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    match timeout(time, future).await {
-        Ok(answer) => answer,
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-    }
 }

@@ -9,12 +9,12 @@ use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore, broadcast, mpsc, watch};
 use tokio::time::timeout;
 
-use super::link::{Own, connect, within};
+use super::link::{Own, connect};
 use crate::acquire::PACE;
 use crate::command::Place;
 use crate::driver::locked;
 use crate::replies::is_unanswered;
-use crate::server::{Address, CONNECT_TIME, Source};
+use crate::server::{Address, CONNECT_TIME, Peer, Source};
 
 /// The time without a message after which the connection is asked whether it still lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -119,7 +119,7 @@ impl Hub {
                 node,
             })
         };
-        within(time, subscribing).await
+        Own::within(time, subscribing).await
     }
 
     /// Returns when a subscription has ended since that number.

@@ -216,9 +216,11 @@ fn planned_failover_behind_one_address() {
     let old = Server::start();
     let new = Server::start_with(&["--replicaof", "127.0.0.1", &old.port.to_string()]);
     let proxy = Proxy::to(old.port);
-    let [owner, holders] = [(); 2].map(|()| open(proxy.url(), Options::default()));
+    let [one, other, holders] = [(); 3].map(|()| open(proxy.url(), Options::default()));
     let (mut replica, mut primary) = (old.admin(), new.admin());
-    waits_for((&owner, &holders), &mut replica, "k");
+    for locks in [&one, &other] {
+        waits_for((locks, &holders), &mut replica, "k");
+    }
     let to = ["FAILOVER", "TO", "127.0.0.1", &new.port.to_string()];
     eventually("a failover", || replica.ask(&to).is_ok());
     proxy.faults().server = new.port;
@@ -227,8 +229,8 @@ fn planned_failover_behind_one_address() {
     });
     // The connection that listens stays.
     replica.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    for _ in 0..2 {
-        waits_for((&owner, &holders), &mut primary, "k");
+    for locks in [&one, &other, &one, &other] {
+        waits_for((locks, &holders), &mut primary, "k");
     }
 }
 
