@@ -361,6 +361,13 @@ impl<D: Driver> Engine<D> {
         self.give_up_with(&place, effort).await;
     }
 
+    /// Asks once.
+    pub(crate) async fn ask(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
+        let question = attempt.question(wait);
+        let answer = self.send(question.batch(attempt.place)).await;
+        attempt.verdict(&question, answer)
+    }
+
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
     /// behind.
     pub(crate) async fn run(&self, attempt: &mut Attempt<'_>) -> Result<Option<Grant>> {
@@ -397,32 +404,20 @@ impl<D: Driver> Engine<D> {
         attempt.is_uncertain = true;
         let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
         let effort = self.effort(ttl, until(sent, self.options.reach(ttl).min(ttl)));
-        let binding = match self.renew(place, ttl, effort).await {
-            // The server may say so for long.
-            Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
-            Err(error) => return Verdict::Failed(error),
-            Ok(false) => {
-                self.give_up(place, ttl).await;
-                attempt.is_uncertain = false;
-                Binding::Over
-            }
-            // Another may hold it by now.
-            Ok(true) if until(sent, ttl) <= Instant::now() => {
-                return attempt.again_or_unavailable(Duration::ZERO);
-            }
-            Ok(true) => {
+        match self.renew(place, ttl, effort).await {
+            Err(error) if !error.is_temporary() => return Verdict::Failed(error),
+            // Another may hold it by now, if the lease is over.
+            Ok(true) if until(sent, ttl) > Instant::now() => {
                 let (claim, time) = (attempt.claim, effort.time);
-                self.rebind(place, claim, grant.fence, ttl, time).await
+                let binding = self.rebind(place, claim, grant.fence, ttl, time).await;
+                if binding == Binding::Bound {
+                    return Verdict::Granted(Grant { sent, ..grant });
+                }
             }
-        };
-        match binding {
-            Binding::Bound => {
-                attempt.is_uncertain = false;
-                Verdict::Granted(Grant { sent, ..grant })
-            }
-            Binding::NotBound => Verdict::AskAgain(PACE),
-            Binding::Over => Verdict::AskAgain(Duration::ZERO),
+            Ok(false) => self.give_up(place, ttl).await,
+            _ => {}
         }
+        attempt.again_or_unavailable(PACE)
     }
 }
 

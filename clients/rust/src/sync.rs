@@ -177,9 +177,7 @@ impl Driver for Blocking {
     fn hub(_: &Options) {}
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        let question = attempt.question(Wait::Block);
-        let answer = engine.send(question.batch(attempt.place)).await;
-        attempt.verdict(&question, answer)
+        engine.ask(attempt, Wait::Block).await
     }
 
     async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {

@@ -54,20 +54,20 @@ impl Driver for Tasks {
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         if engine.support.is_fallback() || attempt.patience.is_over() {
-            return engine.ask_once(attempt, Wait::No).await;
+            return engine.ask(attempt, Wait::No).await;
         }
         let hears = engine.support.notify();
         match &engine.servers {
             // A cancelled upgrade gives up its place and keeps its share. A release would end the
             // share, and a request as a reader ends the place only while nobody listens there.
-            _ if attempt.lease.is_some() => engine.ask_once(attempt, Wait::Keep).await,
+            _ if attempt.lease.is_some() => engine.ask(attempt, Wait::Keep).await,
             // A free lock needs neither a subscription nor a connection that blocks.
             _ if attempt.is_first && !(hears && engine.hub.is_up()) => {
-                engine.ask_once(attempt, Wait::No).await
+                engine.ask(attempt, Wait::No).await
             }
             _ if hears => engine.ask_notified(attempt).await,
             Servers::One(own) => engine.ask_blocking(attempt, &own.source).await,
-            Servers::Cluster(_) => engine.ask_once(attempt, Wait::Keep).await,
+            Servers::Cluster(_) => engine.ask(attempt, Wait::Keep).await,
         }
     }
 
@@ -119,14 +119,6 @@ impl Engine<Tasks> {
             Servers::One(own) => own.close().await,
             Servers::Cluster(cluster) => cluster.close(),
         }
-    }
-
-    /// Asks without waiting for longer than an answer takes.
-    async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
-        let question = attempt.question(wait);
-        let asking = self.servers.send(question.batch(attempt.place));
-        let (answer, _) = asking.await;
-        attempt.verdict(&question, answer)
     }
 
     /// Asks with NOTIFY, and listens until something is heard, the subscription is lost or a slice
@@ -189,7 +181,7 @@ impl Engine<Tasks> {
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
         let time = attempt.patience.bounded(POLL);
         let Ok(Ok(_permit)) = timeout(time, self.hub.waiting.acquire()).await else {
-            return self.ask_once(attempt, Wait::Keep).await;
+            return self.ask(attempt, Wait::Keep).await;
         };
         let idle = locked(&self.hub.idle).pop();
         let own = idle.unwrap_or_else(|| Own::to(source.clone(), None));
