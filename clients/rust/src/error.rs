@@ -1,6 +1,6 @@
 use redis::RedisError;
 
-use crate::replies::{Class, class, is_unanswered, is_unknown_command};
+use crate::replies::{Class, class, is_unknown_command};
 
 /// The result of an operation on a lock.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -75,11 +75,6 @@ impl Error {
     /// Whether the server may answer, or say something else, in a moment.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Redis(error) if class(error) != Class::Final)
-    }
-
-    /// Whether a connection ended before the answer came.
-    pub(crate) fn is_cut(&self) -> bool {
-        matches!(self, Self::Redis(error) if is_unanswered(error) && !error.is_timeout())
     }
 
     /// Of something that only the module has.

@@ -143,10 +143,8 @@ impl<D: Driver> Engine<D> {
 }
 
 fn has_dropped(released: Result<()>) {
-    match released {
-        Ok(()) => {}
-        Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
-        Err(error) => tracing::warn!(%error, "a lock could not be released"),
+    if let Err(error) = released {
+        tracing::warn!(%error, "a guard was dropped, and has released nothing");
     }
 }
 
@@ -402,10 +400,7 @@ impl<D: Driver> Hold<D> {
             return Err(Error::NotHeld);
         }
         // A renewal that the server gets later would prolong what a job leaves.
-        let _renewing = match self.place.at_least {
-            Some(_) => Some(lease.renewal.wait::<D>().await),
-            None => None,
-        };
+        let _renewing = lease.renewal.wait::<D>().await;
         let was_unheard = lease.is_unheard.swap(true, Relaxed);
         let released = self.engine.release(&self.place, effort).await;
         if matches!(&released, Err(Error::Redis(error)) if !is_unanswered(error)) {

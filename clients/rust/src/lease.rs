@@ -44,7 +44,7 @@ pub(crate) enum State {
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     /// The end of the ttl.
     until: Instant,
     /// Before the last request that the server has granted or renewed. It ends a hold with linger that
@@ -260,13 +260,8 @@ impl Lease {
         true
     }
 
-    /// Ends a wait for a shorter lease.
-    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
-        self.change(|_| is_stopped.store(true, Relaxed));
-    }
-
     /// Changes it, and wakes those that wait for that.
-    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = locked(&self.inner);
         let changed = change(&mut inner);
         let wakers = std::mem::take(&mut inner.wakers);

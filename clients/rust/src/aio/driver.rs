@@ -18,7 +18,7 @@ use crate::error::{Result, names};
 use crate::lease::Grant;
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
+use crate::replies::{has_code, is_refused, is_unknown_command};
 use crate::server::{Boxed, Peer, Servers, Source};
 
 /// The time after which a task without a connection that waits asks again.
@@ -53,14 +53,12 @@ impl Driver for Tasks {
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        if engine.support.is_fallback() || attempt.patience.is_over() {
-            return engine.ask(attempt, Wait::No).await;
-        }
+        let polls = engine.support.is_fallback() || attempt.lease.is_some();
         let hears = engine.support.notify();
         match &engine.servers {
             // A cancelled upgrade gives up its place and keeps its share. A release would end the
             // share, and a request as a reader ends the place only while nobody listens there.
-            _ if attempt.lease.is_some() => engine.ask(attempt, Wait::Keep).await,
+            _ if polls || attempt.patience.is_over() => engine.ask(attempt, Wait::Keep).await,
             // A free lock needs neither a subscription nor a connection that blocks.
             _ if attempt.is_first && !(hears && engine.hub.is_up()) => {
                 engine.ask(attempt, Wait::No).await
@@ -188,12 +186,7 @@ impl Engine<Tasks> {
         let question = attempt.question(Wait::Block);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
         let answer = own.send(question.batch(attempt.place)).await;
-        let mut idle = locked(&self.hub.idle);
-        match &answer {
-            // The others are of the same server, and older.
-            Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
-            _ => idle.push(own),
-        }
+        locked(&self.hub.idle).push(own);
         attempt.verdict(&question, answer)
     }
 }
