@@ -405,7 +405,7 @@ impl<D: Driver> Engine<D> {
         let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
         let effort = self.effort(ttl, until(sent, self.options.reach(ttl).min(ttl)));
         match self.renew(place, ttl, effort).await {
-            Err(error) if !error.is_temporary() => return Verdict::Failed(error),
+            Err(error) if !error.may_pass() => return Verdict::Failed(error),
             // Another may hold it by now, if the lease is over.
             Ok(true) if until(sent, ttl) > Instant::now() => {
                 let (claim, time) = (attempt.claim, effort.time);

@@ -22,8 +22,7 @@ use crate::server::{Batch, Boxed, Peer, Servers};
 pub(crate) trait Driver:
     Returns + Copy + fmt::Debug + Send + Sync + Sized + 'static
 {
-    type Peer: Peer<Hub = Self::Hub>;
-    type Hub: Clone + Send + Sync;
+    type Peer: Peer;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;
 
@@ -34,8 +33,6 @@ pub(crate) trait Driver:
 
     /// An error where futures cannot be awaited.
     fn runtime() -> Result<Self::Runtime>;
-
-    fn hub(options: &Options) -> Self::Hub;
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(
@@ -70,7 +67,7 @@ pub(crate) trait Driver:
 /// What all clones of a client share.
 pub(crate) struct Engine<D: Driver> {
     pub(crate) servers: Servers<D::Peer>,
-    pub(crate) hub: D::Hub,
+    pub(crate) hub: <D::Peer as Peer>::Hub,
     pub(crate) options: Options,
     pub(crate) support: Support,
 }

@@ -67,11 +67,6 @@ pub(crate) fn names(error: &RedisError, command: &str) -> bool {
 }
 
 impl Error {
-    /// Whether the server has answered, and may say something else in a moment.
-    pub(crate) fn is_temporary(&self) -> bool {
-        matches!(self, Self::Redis(error) if !matches!(class(error), Class::Away | Class::Final))
-    }
-
     /// Whether the server may answer, or say something else, in a moment.
     pub(crate) fn may_pass(&self) -> bool {
         matches!(self, Self::Redis(error) if class(error) != Class::Final)

@@ -160,8 +160,7 @@ impl<D: Driver> Hold<D> {
         match self.renewed(ttl, effort).await {
             Ok(binding) if binding != Binding::Over && self.lease.renewed(sent) => Ok(()),
             Ok(_) => Err(self.is_over().await),
-            Err(error) if error.is_temporary() => {
-                // The lease is over by now.
+            Err(error) if error.may_pass() && self.lease.left().is_zero() => {
                 self.lease.finish(State::Lost);
                 Err(Error::NotHeld)
             }

@@ -47,12 +47,8 @@ pub(crate) fn is_unanswered(error: &RedisError) -> bool {
 /// Whether another connection is to be asked next: this one is of no use, or its server may be no
 /// primary. Holds that linger end with a connection, so nothing else closes one.
 pub(crate) fn is_to_leave(error: &RedisError) -> bool {
-    is_unanswered(error) || is_demoted(error) || has_code(error, &["UNBLOCKED", "LOADING"])
-}
-
-/// Whether this server is no primary, or not any more.
-pub(crate) fn is_demoted(error: &RedisError) -> bool {
-    has_code(error, &["READONLY", "MASTERDOWN"])
+    const CODES: [&str; 4] = ["READONLY", "MASTERDOWN", "UNBLOCKED", "LOADING"];
+    is_unanswered(error) || has_code(error, &CODES)
 }
 
 /// Whether the key is no lock of the module: a client that uses `SET NX` holds it.

@@ -9,6 +9,7 @@ use redis::{
     RedisResult, Value,
 };
 
+use crate::Options;
 use crate::cluster::Cluster;
 
 /// The time for a new connection. A server that is there accepts at once.
@@ -45,6 +46,8 @@ impl<'a> Batch<'a> {
 pub(crate) trait Peer: Send + Sync + Sized {
     /// What the peers of a client share.
     type Hub: Clone + Send + Sync;
+
+    fn hub(options: &Options) -> Self::Hub;
 
     /// Tells a hub when its server may be another one.
     fn to(source: Source, hub: Option<Self::Hub>) -> Self;

@@ -47,7 +47,7 @@ use crate::driver::{Driver, Engine, locked};
 use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::replies::{is_demoted, is_to_leave, is_unanswered};
+use crate::replies::is_to_leave;
 use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
 
 /// Makes locks. One client serves all threads of a program, and a clone is the same client.
@@ -161,7 +161,6 @@ impl Returns for Blocking {
 
 impl Driver for Blocking {
     type Peer = Pool;
-    type Hub = ();
     type Runtime = ();
 
     const BLOCKS: bool = true;
@@ -173,8 +172,6 @@ impl Driver for Blocking {
     fn runtime() -> Result<()> {
         Ok(())
     }
-
-    fn hub(_: &Options) {}
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
         engine.ask(attempt, Wait::Block).await
@@ -221,6 +218,8 @@ pub(crate) struct Pool {
 impl Peer for Pool {
     type Hub = ();
 
+    fn hub(_: &Options) {}
+
     fn to(source: Source, _: Option<()>) -> Self {
         let idle = Mutex::default();
         Self { source, idle }
@@ -244,8 +243,7 @@ impl Peer for Pool {
             let mut idle = locked(&self.idle);
             match &answer {
                 // The others are of the same server, and older. A new one asks who is primary.
-                Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
-                Err(error) if is_to_leave(error) => {}
+                Err(error) if is_to_leave(error) => idle.clear(),
                 _ if idle.len() < MAX_IDLE => idle.push(connection),
                 _ => {}
             }

@@ -1,7 +1,6 @@
 //! Connections that tasks share, and the best way to wait that they and the server have.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::{RedisError, RedisResult};
@@ -9,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::link::Own;
-use super::listener::{Event, Hub, Subscribed};
+use super::listener::{Event, Subscribed};
 use crate::Error;
 use crate::acquire::{Attempt, PACE, Verdict, Wait};
 use crate::cluster::{slot_of, tag_of};
@@ -17,7 +16,6 @@ use crate::driver::{Driver, Engine, locked};
 use crate::error::{Result, names};
 use crate::lease::Grant;
 use crate::locks::Returns;
-use crate::options::Options;
 use crate::replies::{has_code, is_refused, is_unknown_command};
 use crate::server::{Boxed, Peer, Servers, Source};
 
@@ -34,7 +32,6 @@ impl Returns for Tasks {
 
 impl Driver for Tasks {
     type Peer = Own;
-    type Hub = Arc<Hub>;
     type Runtime = Handle;
 
     const BLOCKS: bool = false;
@@ -46,10 +43,6 @@ impl Driver for Tasks {
 
     fn runtime() -> Result<Handle> {
         Handle::try_current().map_err(|_| Error::NoRuntime)
-    }
-
-    fn hub(options: &Options) -> Arc<Hub> {
-        Hub::new(options.max_waiting_connections)
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {

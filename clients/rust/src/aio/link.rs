@@ -15,6 +15,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::listener::Hub;
+use crate::Options;
 use crate::replies::is_to_leave;
 use crate::server::{Address, Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
 
@@ -76,6 +77,10 @@ impl Own {
 
 impl Peer for Own {
     type Hub = Arc<Hub>;
+
+    fn hub(options: &Options) -> Arc<Hub> {
+        Hub::new(options.max_waiting_connections)
+    }
 
     fn to(source: Source, hub: Option<Arc<Hub>>) -> Self {
         Self {
