@@ -7,10 +7,10 @@ use std::time::Duration;
 use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::command::hash_tag;
-use crate::driver::locked;
+use crate::driver::{Driver, locked};
 use crate::error::Result;
 use crate::replies::{has_code, is_unanswered};
-use crate::server::{Address, Batch, Peer, Source, answered, item, with_address};
+use crate::server::{Address, Batch, Source, answered, item, with_address};
 
 /// The time for the slots of a cluster. The next node is asked after it.
 const SLOTS_TIME: Duration = Duration::from_secs(1);
@@ -19,18 +19,18 @@ const SLOTS_TIME: Duration = Duration::from_secs(1);
 const REDIRECTIONS: usize = 5;
 
 /// Which node has which slot, as far as it is known, and how to ask it.
-pub(crate) struct Cluster<N: Peer> {
+pub(crate) struct Cluster<D: Driver> {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
     seeds: Vec<Address>,
     /// What redirections have taught comes first.
     ranges: Mutex<Vec<(u16, u16, Address)>>,
-    nodes: Mutex<HashMap<Address, Arc<N>>>,
-    hub: N::Hub,
+    nodes: Mutex<HashMap<Address, Arc<D::Peer>>>,
+    hub: D::Hub,
 }
 
-impl<N: Peer> Cluster<N> {
-    pub(crate) fn new(infos: Vec<ConnectionInfo>, hub: N::Hub) -> Result<Self> {
+impl<D: Driver> Cluster<D> {
+    pub(crate) fn new(infos: Vec<ConnectionInfo>, hub: D::Hub) -> Result<Self> {
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some((host.clone(), *port))
@@ -52,11 +52,11 @@ impl<N: Peer> Cluster<N> {
         Client::open(with_address(&self.like, address)).map(Source::Server)
     }
 
-    fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
+    fn node(&self, address: &Address) -> RedisResult<Arc<D::Peer>> {
         Ok(match locked(&self.nodes).entry(address.clone()) {
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(new) => new
-                .insert(Arc::new(N::to(self.source(address)?, None)))
+                .insert(Arc::new(D::peer(self.source(address)?, None)))
                 .clone(),
         })
     }
@@ -90,13 +90,13 @@ impl<N: Peer> Cluster<N> {
     async fn send_to(&self, to: &(Address, bool), batch: Batch<'_>) -> RedisResult<Value> {
         let node = self.node(&to.0)?;
         if !to.1 {
-            return node.send(batch).await;
+            return D::send(&node, batch).await;
         }
         // It answers although their slot has not arrived there yet.
         let pair = |command: &Cmd| [redis::cmd("ASKING"), command.clone()];
         let commands: Vec<_> = batch.commands.iter().flat_map(pair).collect();
         let commands = &commands;
-        let sent = node.send(Batch { commands, ..batch }).await?;
+        let sent = D::send(&node, Batch { commands, ..batch }).await?;
         let answers = sent.into_sequence().unwrap_or_default();
         answered(answers.into_iter().skip(1).step_by(2).collect())
     }
@@ -112,7 +112,7 @@ impl<N: Peer> Cluster<N> {
             // Only the key has arrived where a slot is on its way to, or is not there yet.
             !is_asking && self.has_moved(*slot, next)
         });
-        N::has_failed(&self.hub, node, error, has_moved);
+        D::has_failed(&self.hub, node, error, has_moved);
         next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
@@ -120,7 +120,7 @@ impl<N: Peer> Cluster<N> {
     pub(crate) async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
         match self.known_owner(slot) {
             Some(address) => Ok(address),
-            None => N::within(time, self.ask_owner(slot, time)).await,
+            None => D::in_time(time, self.ask_owner(slot, time)).await,
         }
     }
 

@@ -3,10 +3,10 @@
 //! All that is above it awaits a `Driver`. That of `sync` blocks where it is polled, so its futures
 //! end when they are polled.
 
-use std::fmt;
 use std::future::{Future, pending};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
 use redis::{RedisError, RedisResult, Value};
 
@@ -16,13 +16,16 @@ use crate::command::Claim;
 use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::server::{Batch, Boxed, Peer, Servers};
+use crate::server::{Address, Batch, Boxed, Servers, Source};
 
 /// The connections of a client.
 pub(crate) trait Driver:
     Returns + Copy + fmt::Debug + Send + Sync + Sized + 'static
 {
-    type Peer: Peer;
+    /// Connections to one server.
+    type Peer: Send + Sync;
+    /// What the peers of a client share.
+    type Hub: Clone + Send + Sync;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;
 
@@ -33,6 +36,17 @@ pub(crate) trait Driver:
 
     /// An error where futures cannot be awaited.
     fn runtime() -> Result<Self::Runtime>;
+
+    fn hub(options: &Options) -> Self::Hub;
+
+    /// Tells a hub when its server may be another one.
+    fn peer(source: Source, hub: Option<Self::Hub>) -> Self::Peer;
+
+    /// Sends commands that are answered at once. The answer is that of `answered`.
+    fn send<'a>(peer: &'a Self::Peer, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
+
+    /// Is told of the failure of a cluster's node, and whether a slot has moved.
+    fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError, _has_moved: bool) {}
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(
@@ -45,6 +59,15 @@ pub(crate) trait Driver:
         time: Duration,
         future: impl Future<Output = T> + Send,
     ) -> impl Future<Output = Option<T>> + Send;
+
+    /// An error of the connection if the time passes first.
+    fn in_time<T: Send>(
+        time: Duration,
+        work: impl Future<Output = RedisResult<T>> + Send,
+    ) -> impl Future<Output = RedisResult<T>> + Send {
+        let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        async move { Self::within(time, work).await.unwrap_or_else(late) }
+    }
 
     fn pause(time: Duration) -> impl Future<Output = ()> + Send {
         async move {
@@ -66,14 +89,14 @@ pub(crate) trait Driver:
 
 /// What all clones of a client share.
 pub(crate) struct Engine<D: Driver> {
-    pub(crate) servers: Servers<D::Peer>,
-    pub(crate) hub: <D::Peer as Peer>::Hub,
+    pub(crate) servers: Servers<D>,
+    pub(crate) hub: D::Hub,
     pub(crate) options: Options,
     pub(crate) support: Support,
 }
 
 impl<D: Driver> Engine<D> {
-    /// Sends commands as `Peer::send` does.
+    /// Sends commands as `Driver::send` does.
     pub(crate) async fn send(&self, batch: Batch<'_>) -> RedisResult<Value> {
         self.servers.send(batch).await.0
     }

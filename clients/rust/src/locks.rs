@@ -17,7 +17,7 @@ use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::{Lease, until};
 use crate::options::{FAILOVER, bounded_ttl};
-use crate::server::{Peer, Servers, Source, unnamed};
+use crate::server::{Servers, Source, unnamed};
 use crate::{Mode, Options};
 
 /// What a method that asks the server returns.
@@ -33,7 +33,7 @@ pub struct LockClient<D: Driver> {
 }
 
 impl<D: Driver> LockClient<D> {
-    fn over(servers: Servers<D::Peer>, hub: <D::Peer as Peer>::Hub, options: Options) -> Self {
+    fn over(servers: Servers<D>, hub: D::Hub, options: Options) -> Self {
         let engine = Arc::new(Engine {
             servers,
             hub,
@@ -44,8 +44,8 @@ impl<D: Driver> LockClient<D> {
     }
 
     fn to(source: Source, options: Options) -> Self {
-        let hub = D::Peer::hub(&options);
-        let server = D::Peer::to(source, Some(hub.clone()));
+        let hub = D::hub(&options);
+        let server = D::peer(source, Some(hub.clone()));
         Self::over(Servers::One(server), hub, options)
     }
 
@@ -98,7 +98,7 @@ impl<D: Driver> LockClient<D> {
         mut options: Options,
     ) -> Result<Self> {
         options.failover = FAILOVER;
-        let (nodes, hub) = (nodes.into_iter().map(unnamed), D::Peer::hub(&options));
+        let (nodes, hub) = (nodes.into_iter().map(unnamed), D::hub(&options));
         let cluster = Cluster::new(nodes.collect::<redis::RedisResult<_>>()?, hub.clone())?;
         Ok(Self::over(
             Servers::Cluster(Box::new(cluster)),

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
+use crate::driver::Driver;
 use crate::error::Result;
 use crate::replies::is_refused;
-use crate::server::{Batch, Peer, Source, item, unnamed, with_address};
+use crate::server::{Batch, Source, item, unnamed, with_address};
 
 /// The sentinels that watch a primary, which the locks are on.
 ///
@@ -58,7 +59,7 @@ impl Sentinel {
     ///
     /// One that is silent, or that names a server which is, must not take the time of all. So each is
     /// asked for its part of the time. The one that has named the primary before comes first.
-    pub(crate) async fn primary<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
+    pub(crate) async fn primary<D: Driver>(&self, time: Duration) -> RedisResult<Client> {
         let all = self.sentinels.len();
         let part = time.div_f64(all.max(1) as f64);
         let numbered = self.sentinels.iter().enumerate().cycle();
@@ -66,7 +67,7 @@ impl Sentinel {
         for (number, sentinel) in numbered.skip(self.first.load(Relaxed)).take(all) {
             // This call may have no time for the next one.
             self.first.store(number.wrapping_add(1), Relaxed);
-            match P::within(part, self.named_by::<P>(sentinel, part)).await {
+            match D::in_time(part, self.named_by::<D>(sentinel, part)).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);
                     return Ok(server);
@@ -77,7 +78,7 @@ impl Sentinel {
         Err(last)
     }
 
-    async fn named_by<P: Peer>(
+    async fn named_by<D: Driver>(
         &self,
         sentinel: &ConnectionInfo,
         time: Duration,
@@ -85,10 +86,10 @@ impl Sentinel {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let sentinel = Client::open(sentinel.clone())?;
-        let named = ask::<P>(sentinel, question, time).await?;
+        let named = ask::<D>(sentinel, question, time).await?;
         let address = redis::from_redis_value(named).map_err(|_| self.nobody())?;
         let server = Client::open(with_address(&self.like, &address))?;
-        match ask::<P>(server.clone(), redis::cmd("ROLE"), time).await {
+        match ask::<D>(server.clone(), redis::cmd("ROLE"), time).await {
             Ok(role) if item::<String>(&role, 0).as_deref() == Some("master") => Ok(server),
             // A user without the right to ask is not told.
             Err(error) if is_refused(&error) => Ok(server),
@@ -104,8 +105,9 @@ impl Sentinel {
     }
 }
 
-async fn ask<P: Peer>(client: Client, question: Cmd, time: Duration) -> RedisResult<Value> {
+async fn ask<D: Driver>(client: Client, question: Cmd, time: Duration) -> RedisResult<Value> {
     let question = [question];
     let batch = Batch::of(&[], &question, time);
-    P::to(Source::Server(client), None).send(batch).await
+    let peer = D::peer(Source::Server(client), None);
+    D::send(&peer, batch).await
 }

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use redis::{
-    Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisError,
-    RedisResult, Value,
+    Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue, IntoConnectionInfo, RedisResult,
+    Value,
 };
 
-use crate::Options;
 use crate::cluster::Cluster;
+use crate::driver::Driver;
 
 /// The time for a new connection. A server that is there accepts at once.
 pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
@@ -42,32 +42,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Connections to one server.
-pub(crate) trait Peer: Send + Sync + Sized {
-    /// What the peers of a client share.
-    type Hub: Clone + Send + Sync;
-
-    fn hub(options: &Options) -> Self::Hub;
-
-    /// Tells a hub when its server may be another one.
-    fn to(source: Source, hub: Option<Self::Hub>) -> Self;
-
-    /// Sends commands that are answered at once. The answer is that of `answered`.
-    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
-
-    /// An error of the connection if `time` passes first, where something can pass it. Each answer has
-    /// its own time, too.
-    fn within<T: Send>(
-        _time: Duration,
-        work: impl Future<Output = RedisResult<T>> + Send,
-    ) -> impl Future<Output = RedisResult<T>> + Send {
-        work
-    }
-
-    /// Is told of the failure of a cluster's node, and whether a slot has moved.
-    fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError, _has_moved: bool) {}
-}
-
 /// The server that connections are made to.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -78,25 +52,25 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) async fn client<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
+    pub(crate) async fn client<D: Driver>(&self, time: Duration) -> RedisResult<Client> {
         match self {
             Self::Server(client) => Ok(client.clone()),
-            Self::Sentinel(sentinel) => sentinel.primary::<P>(time).await,
+            Self::Sentinel(sentinel) => sentinel.primary::<D>(time).await,
         }
     }
 }
 
 /// The server, or the nodes of a cluster, by connections that are used for what is answered at once.
-pub(crate) enum Servers<P: Peer> {
-    One(P),
-    Cluster(Box<Cluster<P>>),
+pub(crate) enum Servers<D: Driver> {
+    One(D::Peer),
+    Cluster(Box<Cluster<D>>),
 }
 
-impl<P: Peer> Servers<P> {
-    /// Sends commands as `Peer::send` does. Returns the node of a cluster that has answered, too.
+impl<D: Driver> Servers<D> {
+    /// Sends commands as `Driver::send` does. Returns the node of a cluster that has answered, too.
     pub(crate) async fn send(&self, batch: Batch<'_>) -> (RedisResult<Value>, Option<Address>) {
         match self {
-            Self::One(server) => (server.send(batch).await, None),
+            Self::One(server) => (D::send(server, batch).await, None),
             Self::Cluster(cluster) => cluster.send(batch).await,
         }
     }

@@ -48,7 +48,7 @@ use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
 use crate::replies::is_to_leave;
-use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
+use crate::server::{Batch, Boxed, CONNECT_TIME, Source, answered, rest_for_answer};
 
 /// Makes locks. One client serves all threads of a program, and a clone is the same client.
 pub type LockClient = crate::locks::LockClient<Blocking>;
@@ -161,6 +161,7 @@ impl Returns for Blocking {
 
 impl Driver for Blocking {
     type Peer = Pool;
+    type Hub = ();
     type Runtime = ();
 
     const BLOCKS: bool = true;
@@ -171,6 +172,39 @@ impl Driver for Blocking {
 
     fn runtime() -> Result<()> {
         Ok(())
+    }
+
+    fn hub(_: &Options) {}
+
+    fn peer(source: Source, _: Option<()>) -> Pool {
+        let idle = Mutex::default();
+        Pool { source, idle }
+    }
+
+    fn send<'a>(pool: &'a Pool, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let idle = locked(&pool.idle).pop();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => {
+                    // However long the command itself may take.
+                    let time = batch.time.min(CONNECT_TIME);
+                    let client = pool.source.client::<Self>(time).await?;
+                    client.get_connection_with_timeout(time)?
+                }
+            };
+            let time = rest_for_answer(start, batch.time);
+            let answer = ask(&mut connection, batch.commands, time);
+            let mut idle = locked(&pool.idle);
+            match &answer {
+                // The others are of the same server, and older. A new one asks who is primary.
+                Err(error) if is_to_leave(error) => idle.clear(),
+                _ if idle.len() < MAX_IDLE => idle.push(connection),
+                _ => {}
+            }
+            answer
+        })
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
@@ -213,43 +247,6 @@ impl Driver for Blocking {
 pub(crate) struct Pool {
     source: Source,
     idle: Mutex<Vec<Connection>>,
-}
-
-impl Peer for Pool {
-    type Hub = ();
-
-    fn hub(_: &Options) {}
-
-    fn to(source: Source, _: Option<()>) -> Self {
-        let idle = Mutex::default();
-        Self { source, idle }
-    }
-
-    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
-        Box::pin(async move {
-            let start = Instant::now();
-            let idle = locked(&self.idle).pop();
-            let mut connection = match idle {
-                Some(connection) => connection,
-                None => {
-                    // However long the command itself may take.
-                    let time = batch.time.min(CONNECT_TIME);
-                    let client = self.source.client::<Self>(time).await?;
-                    client.get_connection_with_timeout(time)?
-                }
-            };
-            let time = rest_for_answer(start, batch.time);
-            let answer = ask(&mut connection, batch.commands, time);
-            let mut idle = locked(&self.idle);
-            match &answer {
-                // The others are of the same server, and older. A new one asks who is primary.
-                Err(error) if is_to_leave(error) => idle.clear(),
-                _ if idle.len() < MAX_IDLE => idle.push(connection),
-                _ => {}
-            }
-            answer
-        })
-    }
 }
 
 /// Sends commands together, and waits for each answer, `timeout` at most. A late one would be taken

@@ -1,14 +1,15 @@
 //! Connections that tasks share, and the best way to wait that they and the server have.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{RedisError, RedisResult};
+use redis::{RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::link::Own;
-use super::listener::{Event, Subscribed};
+use super::listener::{Event, Hub, Subscribed};
 use crate::Error;
 use crate::acquire::{Attempt, PACE, Verdict, Wait};
 use crate::cluster::{slot_of, tag_of};
@@ -16,8 +17,9 @@ use crate::driver::{Driver, Engine, locked};
 use crate::error::{Result, names};
 use crate::lease::Grant;
 use crate::locks::Returns;
+use crate::options::Options;
 use crate::replies::{has_code, is_refused, is_unknown_command};
-use crate::server::{Boxed, Peer, Servers, Source};
+use crate::server::{Address, Batch, Boxed, Servers, Source};
 
 /// The time after which a task without a connection that waits asks again.
 const POLL: Duration = Duration::from_millis(200);
@@ -32,6 +34,7 @@ impl Returns for Tasks {
 
 impl Driver for Tasks {
     type Peer = Own;
+    type Hub = Arc<Hub>;
     type Runtime = Handle;
 
     const BLOCKS: bool = false;
@@ -43,6 +46,28 @@ impl Driver for Tasks {
 
     fn runtime() -> Result<Handle> {
         Handle::try_current().map_err(|_| Error::NoRuntime)
+    }
+
+    fn hub(options: &Options) -> Arc<Hub> {
+        Hub::new(options.max_waiting_connections)
+    }
+
+    fn peer(source: Source, hub: Option<Arc<Hub>>) -> Own {
+        Own::new(source, hub)
+    }
+
+    fn send<'a>(own: &'a Own, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(own.send(batch))
+    }
+
+    fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError, has_moved: bool) {
+        // A node that is silent may still seem to be listened to.
+        if error.is_timeout() {
+            hub.connect_anew(&Some(node.clone()));
+        }
+        if has_moved {
+            hub.subscribe_anew();
+        }
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
@@ -175,7 +200,7 @@ impl Engine<Tasks> {
             return self.ask(attempt, Wait::Keep).await;
         };
         let idle = locked(&self.hub.idle).pop();
-        let own = idle.unwrap_or_else(|| Own::to(source.clone(), None));
+        let own = idle.unwrap_or_else(|| Own::new(source.clone(), None));
         let question = attempt.question(Wait::Block);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
         let answer = own.send(question.batch(attempt.place)).await;

@@ -1,23 +1,20 @@
 //! How connections are made, and made anew.
 
-use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisError,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value,
 };
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::timeout;
 
+use super::driver::Tasks;
 use super::listener::Hub;
-use crate::Options;
+use crate::driver::Driver;
 use crate::replies::is_to_leave;
-use crate::server::{Address, Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
+use crate::server::{Batch, CONNECT_TIME, Source, answered, rest_for_answer};
 
 /// Makes a connection whose answers may take as long as they like, or one that listens.
 pub(super) async fn connect(
@@ -49,6 +46,15 @@ pub(crate) struct Own {
 }
 
 impl Own {
+    pub(super) fn new(source: Source, hub: Option<Arc<Hub>>) -> Self {
+        Self {
+            source,
+            current: Mutex::default(),
+            has_left: AtomicBool::new(false),
+            hub,
+        }
+    }
+
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
     async fn connection(&self, time: Duration) -> RedisResult<Arc<MultiplexedConnection>> {
         let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
@@ -58,7 +64,7 @@ impl Own {
             if let Some(connection) = &*current {
                 return Ok(connection.clone());
             }
-            let client = self.source.client::<Self>(time).await?;
+            let client = self.source.client::<Tasks>(time).await?;
             let connection = Arc::new(connect(client, None).await?);
             match &self.hub {
                 Some(hub) if self.has_left.swap(false, Relaxed) => hub.connect_anew(&None),
@@ -67,66 +73,29 @@ impl Own {
             *current = Some(connection.clone());
             Ok(connection)
         };
-        Self::within(time, connecting).await
+        Tasks::in_time(time, connecting).await
+    }
+
+    pub(super) async fn send(&self, batch: Batch<'_>) -> RedisResult<Value> {
+        let start = Instant::now();
+        let connection = self.connection(batch.time).await?;
+        let time = rest_for_answer(start, batch.time);
+        let answer = Tasks::in_time(time, ask(&connection, batch.commands)).await;
+        if let Err(error) = &answer
+            && is_to_leave(error)
+        {
+            let mut current = self.current.lock().await;
+            let is_present = |present: &mut Arc<_>| Arc::ptr_eq(present, &connection);
+            // A server that is no longer primary is not asked again: a new one asks who is.
+            if current.take_if(is_present).is_some() {
+                self.has_left.fetch_or(!error.is_timeout(), Relaxed);
+            }
+        }
+        answer
     }
 
     pub(super) async fn close(&self) {
         *self.current.lock().await = None;
-    }
-}
-
-impl Peer for Own {
-    type Hub = Arc<Hub>;
-
-    fn hub(options: &Options) -> Arc<Hub> {
-        Hub::new(options.max_waiting_connections)
-    }
-
-    fn to(source: Source, hub: Option<Arc<Hub>>) -> Self {
-        Self {
-            source,
-            current: Mutex::default(),
-            has_left: AtomicBool::new(false),
-            hub,
-        }
-    }
-
-    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
-        Box::pin(async move {
-            let start = Instant::now();
-            let connection = self.connection(batch.time).await?;
-            let time = rest_for_answer(start, batch.time);
-            let answer = Self::within(time, ask(&connection, batch.commands)).await;
-            if let Err(error) = &answer
-                && is_to_leave(error)
-            {
-                let mut current = self.current.lock().await;
-                let is_present = |present: &mut Arc<_>| Arc::ptr_eq(present, &connection);
-                // A server that is no longer primary is not asked again: a new one asks who is.
-                if current.take_if(is_present).is_some() {
-                    self.has_left.fetch_or(!error.is_timeout(), Relaxed);
-                }
-            }
-            answer
-        })
-    }
-
-    async fn within<T: Send>(
-        time: Duration,
-        work: impl Future<Output = RedisResult<T>> + Send,
-    ) -> RedisResult<T> {
-        let late = |_| Err(io::Error::from(io::ErrorKind::TimedOut).into());
-        timeout(time, work).await.unwrap_or_else(late)
-    }
-
-    fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError, has_moved: bool) {
-        // A node that is silent may still seem to be listened to.
-        if error.is_timeout() {
-            hub.connect_anew(&Some(node.clone()));
-        }
-        if has_moved {
-            hub.subscribe_anew();
-        }
     }
 }
 

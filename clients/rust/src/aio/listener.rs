@@ -9,12 +9,13 @@ use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore, broadcast, mpsc, watch};
 use tokio::time::timeout;
 
+use super::driver::Tasks;
 use super::link::{Own, connect};
 use crate::acquire::PACE;
 use crate::command::Place;
-use crate::driver::locked;
+use crate::driver::{Driver, locked};
 use crate::replies::is_unanswered;
-use crate::server::{Address, CONNECT_TIME, Peer, Source};
+use crate::server::{Address, CONNECT_TIME, Source};
 
 /// The time without a message after which the connection is asked whether it still lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -106,11 +107,8 @@ impl Hub {
             let mut channels = line.channels.lock().await;
             if !channels.contains(&channel) {
                 let mut subscribe = redis::cmd(subscribe);
-                let answer = subscribe.arg(&channel).exec_async(&mut connection).await;
-                if answer.as_ref().is_err_and(RedisError::is_io_error) {
-                    self.end(|_, present| Arc::ptr_eq(present, &line));
-                }
-                answer?;
+                let subscribing = subscribe.arg(&channel).exec_async(&mut connection);
+                subscribing.await?;
                 channels.insert(channel.clone());
             }
             Ok(Subscribed {
@@ -119,7 +117,7 @@ impl Hub {
                 node,
             })
         };
-        Own::within(time, subscribing).await
+        Tasks::in_time(time, subscribing).await
     }
 
     /// Returns when a subscription has ended since that number.
@@ -189,7 +187,7 @@ impl Hub {
         }
         let (sender, pushes) = mpsc::unbounded_channel();
         let connecting = async {
-            let client = source.client::<Own>(CONNECT_TIME).await?;
+            let client = source.client::<Tasks>(CONNECT_TIME).await?;
             connect(client, Some(sender)).await
         };
         let connection = connecting.await.inspect_err(|error| {
