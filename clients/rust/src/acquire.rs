@@ -13,7 +13,7 @@ use crate::hold::Effort;
 use crate::lease::{Grant, Lease, until};
 use crate::options::{ANSWER_TIME, Options};
 use crate::replies::{
-    Binding, Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command,
+    Binding, Class, class, has_code, is_foreign, is_unanswered, is_unknown_command,
 };
 use crate::server::Batch;
 
@@ -86,7 +86,6 @@ pub(crate) struct Question {
 }
 
 /// The meaning of an answer.
-#[derive(Debug)]
 pub(crate) enum Verdict {
     Granted(Grant),
     /// The place is in the queue. The channel will hear.
@@ -101,7 +100,6 @@ pub(crate) enum Verdict {
 }
 
 /// One attempt to get a lock, with one token throughout.
-#[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     pub(crate) place: &'a Place,
     pub(crate) claim: &'a Claim,
@@ -199,7 +197,7 @@ impl Attempt<'_> {
             // Nobody uses such a lock without the module.
             Err(error) if is_foreign(&error) && !is_once => self.again_or_unavailable(PACE),
             // Without a lost answer the token's owner holds some of it by another guard.
-            Err(error) if is_partial(&error) && self.is_uncertain => Verdict::Partial,
+            Err(error) if has_code(&error, &["PARTIAL"]) && self.is_uncertain => Verdict::Partial,
             Err(error) => Verdict::Failed(error.into()),
         }
     }

@@ -9,6 +9,7 @@ use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult
 use crate::command::hash_tag;
 use crate::driver::{Driver, locked};
 use crate::error::Result;
+use crate::lease::Turn;
 use crate::replies::{has_code, is_unanswered};
 use crate::server::{Address, Batch, Source, answered, item, with_address};
 
@@ -26,6 +27,8 @@ pub(crate) struct Cluster<D: Driver> {
     /// What redirections have taught comes first.
     ranges: Mutex<Vec<(u16, u16, Address)>>,
     nodes: Mutex<HashMap<Address, Arc<D::Peer>>>,
+    /// One asks for the slots, and the others wait for it.
+    asking: Turn,
     hub: D::Hub,
 }
 
@@ -44,6 +47,7 @@ impl<D: Driver> Cluster<D> {
             seeds: seeds.collect(),
             ranges: Mutex::default(),
             nodes: Mutex::default(),
+            asking: Turn::default(),
             hub,
         })
     }
@@ -108,11 +112,11 @@ impl<D: Driver> Cluster<D> {
             locked(&self.ranges).clear();
         }
         let next = redirection(node, error);
-        let has_moved = next.as_ref().is_some_and(|(slot, next, is_asking)| {
-            // Only the key has arrived where a slot is on its way to, or is not there yet.
-            !is_asking && self.has_moved(*slot, next)
-        });
-        D::has_failed(&self.hub, node, error, has_moved);
+        // With ASK only the key has arrived where a slot is on its way to, or is not there yet.
+        if let Some((slot, next, false)) = &next {
+            self.moves(*slot, next);
+        }
+        D::has_failed(&self.hub, node, error);
         next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
@@ -126,6 +130,7 @@ impl<D: Driver> Cluster<D> {
 
     /// Asks one node after the other for the slots, unless another caller has.
     async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
+        let _asking = self.asking.wait::<D>().await;
         let question = [redis::cmd("CLUSTER").arg("SLOTS").take()];
         let question = Batch::of(&[], &question, time.min(SLOTS_TIME));
         let mut last = (redis::ErrorKind::Io, "no node knows the slots").into();
@@ -164,13 +169,11 @@ impl<D: Driver> Cluster<D> {
         }
     }
 
-    /// Remembers where a slot is. True if that is new.
-    fn has_moved(&self, slot: u16, address: &Address) -> bool {
-        let is_new = self.known_owner(slot).as_ref() != Some(address);
+    /// Remembers where a slot is.
+    fn moves(&self, slot: u16, address: &Address) {
         let mut ranges = locked(&self.ranges);
         ranges.retain(|(first, last, _)| (*first, *last) != (slot, slot));
         ranges.insert(0, (slot, slot, address.clone()));
-        is_new
     }
 }
 

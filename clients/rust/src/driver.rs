@@ -45,8 +45,8 @@ pub(crate) trait Driver:
     /// Sends commands that are answered at once. The answer is that of `answered`.
     fn send<'a>(peer: &'a Self::Peer, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
-    /// Is told of the failure of a cluster's node, and whether a slot has moved.
-    fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError, _has_moved: bool) {}
+    /// Is told of the failure of a cluster's node.
+    fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError) {}
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(
@@ -60,7 +60,7 @@ pub(crate) trait Driver:
         future: impl Future<Output = T> + Send,
     ) -> impl Future<Output = Option<T>> + Send;
 
-    /// An error of the connection if the time passes first.
+    /// An error of the connection if the time passes first. In `sync` each answer has its own.
     fn in_time<T: Send>(
         time: Duration,
         work: impl Future<Output = RedisResult<T>> + Send,

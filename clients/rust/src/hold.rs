@@ -142,12 +142,6 @@ impl<D: Driver> Engine<D> {
     }
 }
 
-fn has_dropped(released: Result<()>) {
-    if let Err(error) = released {
-        tracing::warn!(%error, "a guard was dropped, and has released nothing");
-    }
-}
-
 impl<D: Driver> Hold<D> {
     /// Sets the deadline to `ttl` from now on.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
@@ -188,7 +182,7 @@ impl<D: Driver> Hold<D> {
     /// Asks the server whether it is held now.
     pub(crate) async fn check(&self) -> Result<bool> {
         // The server may have it for longer than its owner can count on.
-        if !self.lease.may_be_held() {
+        if self.lease.still_held().is_err() {
             return Ok(false);
         }
         let engine = &self.engine;
@@ -199,7 +193,7 @@ impl<D: Driver> Hold<D> {
         if !is_held {
             self.is_over().await;
         }
-        Ok(is_held && self.lease.may_be_held())
+        Ok(is_held && self.lease.still_held().is_ok())
     }
 
     /// Has the server run a command only if it is held now.
@@ -275,6 +269,7 @@ impl<D: Driver> Hold<D> {
 
     /// Releases what nobody has any more.
     pub(crate) async fn release_at_last(self) {
+        let warn = |error| tracing::warn!(%error, "a dropped guard has released nothing");
         let (effort, runtime) = (self.end_effort(), self.runtime.clone());
         let mut first = effort;
         if D::BLOCKS {
@@ -283,10 +278,10 @@ impl<D: Driver> Hold<D> {
         let released = self.release(first).await;
         if D::BLOCKS && released.as_ref().is_err_and(Error::may_pass) {
             // No drop waits for a server that may be away, or say so, for long.
-            let rest = async move { has_dropped(self.release(effort).await) };
+            let rest = async move { self.release(effort).await.unwrap_or_else(warn) };
             return D::keep(&runtime, Box::pin(rest));
         }
-        has_dropped(released);
+        released.unwrap_or_else(warn);
     }
 
     /// Gives up the place of an upgrade. No other conversion begins before that.
@@ -319,7 +314,7 @@ impl<D: Driver> Hold<D> {
             Ok(Some(_)) => Err(self.is_over().await),
             // The share ended while it waited. Where the server still has it, the first release ends
             // that, and the second one the place.
-            _ if !lease.may_be_held() => {
+            _ if lease.still_held().is_err() => {
                 let error = self.is_over().await;
                 self.engine.give_up(&self.place, self.ttl).await;
                 Err(error)

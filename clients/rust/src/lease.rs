@@ -145,13 +145,10 @@ impl Lease {
         locked(&self.inner).state
     }
 
-    /// Whether the server may hold it: its ttl is not over, though its connection may be.
-    pub(crate) fn may_be_held(&self) -> bool {
-        self.state() == State::Held && !self.left().is_zero()
-    }
-
+    /// An error unless the server may hold it: its ttl is not over, though its connection may be.
     pub(crate) fn still_held(&self) -> Result<()> {
-        self.may_be_held().then_some(()).ok_or(Error::NotHeld)
+        let is_held = self.state() == State::Held && !self.left().is_zero();
+        is_held.then_some(()).ok_or(Error::NotHeld)
     }
 
     pub(crate) fn is_lost(&self) -> bool {

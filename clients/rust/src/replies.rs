@@ -61,11 +61,6 @@ pub(crate) fn is_refused(error: &RedisError) -> bool {
     has_code(error, &["NOPERM"])
 }
 
-/// Whether a hold on several locks has ended in part.
-pub(crate) fn is_partial(error: &RedisError) -> bool {
-    has_code(error, &["PARTIAL"])
-}
-
 pub(crate) fn has_code(error: &RedisError, codes: &[&str]) -> bool {
     error.code().is_some_and(|code| codes.contains(&code))
 }
@@ -113,7 +108,7 @@ pub(crate) fn binding(fence: u64, answer: RedisResult<Value>) -> Binding {
     match answer {
         Ok(Value::Int(answered)) if u64::try_from(answered) == Ok(fence) => Binding::Bound,
         Ok(Value::Int(_)) => Binding::Over,
-        Err(error) if is_foreign(&error) || is_partial(&error) => Binding::Over,
+        Err(error) if has_code(&error, &["WRONGTYPE", "PARTIAL"]) => Binding::Over,
         _ => Binding::NotBound,
     }
 }

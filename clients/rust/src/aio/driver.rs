@@ -60,13 +60,10 @@ impl Driver for Tasks {
         Box::pin(own.send(batch))
     }
 
-    fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError, has_moved: bool) {
+    fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError) {
         // A node that is silent may still seem to be listened to.
         if error.is_timeout() {
             hub.connect_anew(&Some(node.clone()));
-        }
-        if has_moved {
-            hub.subscribe_anew();
         }
     }
 

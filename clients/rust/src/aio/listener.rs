@@ -126,8 +126,9 @@ impl Hub {
         let _ = ends.wait_for(|now| *now != number).await;
     }
 
-    /// Those that wait subscribe again where their keys are now, and ask again.
-    pub(super) fn subscribe_anew(&self) {
+    /// Those that wait subscribe again where their keys are now, and ask again. A node says so to
+    /// those that listen for a slot that leaves it.
+    fn subscribe_anew(&self) {
         self.ends.send_modify(|ends| *ends = ends.wrapping_add(1));
     }
 

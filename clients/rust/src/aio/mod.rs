@@ -33,6 +33,9 @@
 //! the server. Tasks beyond that number ask again from time to time. [`Options::on_fallback`] is
 //! told once.
 //!
+//! [`Options::max_waiting_connections`]: crate::Options::max_waiting_connections
+//! [`Options::on_fallback`]: crate::Options::on_fallback
+//!
 //! # Cancellation, drops and the end
 //!
 //! Each future here can be dropped at any time. A dropped acquire gives up its place, and releases
