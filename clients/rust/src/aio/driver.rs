@@ -168,10 +168,9 @@ impl Engine<Tasks> {
         }
         tokio::select! {
             Ok(event) = listener.events.recv() => match event {
-                // It is a hint: a node that was the primary hears what the primary publishes.
-                Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
-                Event::Granted(fence) => Verdict::Granted(Grant { fence, sent }),
-                Event::AskAgain(pause) => Verdict::AskAgain(pause),
+                // Of a node it is a hint: one that was the primary hears what the primary publishes.
+                Event::Granted(fence) if node.is_none() => Verdict::Granted(Grant { fence, sent }),
+                Event::Granted(_) | Event::AskAgain => Verdict::AskAgain(Duration::ZERO),
                 Event::Cancelled => Verdict::Failed(Error::Cancelled),
                 Event::Deadlock => Verdict::Failed(Error::Deadlock(
                     "the server refused the wait while it was going on".to_owned(),

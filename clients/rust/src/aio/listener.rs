@@ -11,7 +11,6 @@ use tokio::time::timeout;
 
 use super::driver::Tasks;
 use super::link::{Own, connect};
-use crate::acquire::PACE;
 use crate::command::Place;
 use crate::driver::{Driver, locked};
 use crate::replies::is_unanswered;
@@ -277,8 +276,8 @@ pub(super) enum Event {
     Granted(u64),
     Deadlock,
     Cancelled,
-    /// The answer to the next request, after the pause, tells what it means.
-    AskAgain(Duration),
+    /// The answer to the next request tells what it means.
+    AskAgain,
 }
 
 /// Reads a message of the module's, and the place that it is about. Keys and tokens are any bytes,
@@ -294,9 +293,8 @@ fn read(message: &[u8]) -> Option<(Heard, Event)> {
         b"granted" => return None,
         b"deadlock" => Event::Deadlock,
         b"cancelled" => Event::Cancelled,
-        // The client's own clock decides whether its time is over.
-        b"timeout" | b"result" => Event::AskAgain(Duration::ZERO),
-        _ => Event::AskAgain(PACE),
+        // As with "timeout": the client's own clock decides whether its time is over.
+        _ => Event::AskAgain,
     };
     Some(((key.to_vec(), token.to_vec()), event))
 }
