@@ -132,8 +132,7 @@ impl<D: Driver> Engine<D> {
         let mut acquire = place.acquire(claim, ttl, false);
         acquire.arg("LINGER").arg(millis(linger));
         let batch = Batch::of(place.key(), from_ref(&acquire), time);
-        let answer = self.send(batch).await;
-        let binding = binding(fence, answer);
+        let binding = binding(fence, self.send(batch).await);
         if binding == Binding::Over {
             // Nobody knows of the new grant.
             self.give_up(place, ttl).await;

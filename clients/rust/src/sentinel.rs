@@ -65,8 +65,6 @@ impl Sentinel {
         let numbered = self.sentinels.iter().enumerate().cycle();
         let mut last = self.nobody();
         for (number, sentinel) in numbered.skip(self.first.load(Relaxed)).take(all) {
-            // This call may have no time for the next one.
-            self.first.store(number.wrapping_add(1), Relaxed);
             match D::in_time(part, self.named_by::<D>(sentinel, part)).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);

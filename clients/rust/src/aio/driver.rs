@@ -68,11 +68,12 @@ impl Driver for Tasks {
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
+        // The fallback has no other way. A cancelled upgrade gives up its place and keeps its share: a
+        // release would end the share, and a request as a reader ends the place only while nobody
+        // listens there.
         let polls = engine.support.is_fallback() || attempt.lease.is_some();
         let hears = engine.support.notify();
         match &engine.servers {
-            // A cancelled upgrade gives up its place and keeps its share. A release would end the
-            // share, and a request as a reader ends the place only while nobody listens there.
             _ if polls || attempt.patience.is_over() => engine.ask(attempt, Wait::Keep).await,
             // A free lock needs neither a subscription nor a connection that blocks.
             _ if attempt.is_first && !(hears && engine.hub.is_up()) => {
