@@ -384,10 +384,9 @@ impl<D: Driver> Engine<D> {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => D::pause(pause).await,
                 Verdict::Partial => {
-                    let end = until(Instant::now(), self.options.reach(Duration::MAX));
-                    let effort = self.effort(attempt.ttl, end);
-                    self.release(attempt.place, effort).await?;
-                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                    self.give_up(attempt.place, attempt.ttl).await;
+                    // What is left of it after that is not this attempt's, or cannot be released.
+                    attempt.is_uncertain = false;
                 }
                 Verdict::Queued => {}
                 Verdict::Unavailable => return Ok(None),
