@@ -336,6 +336,7 @@ impl<D: Driver, K> Request<D, K> {
         let runtime = D::runtime()?;
         let place = Arc::new(Place {
             token: self.token.clone().unwrap_or_else(new_token),
+            is_callers: self.token.is_some(),
             ..self.place.clone()
         });
         let (engine, ttl) = (&self.engine, self.ttl);

@@ -314,9 +314,9 @@ async fn a_message_is_read_and_other_bytes_are_ignored() {
     ] {
         admin.run(&["PUBLISH", &channel, other]);
     }
-    let reasons = ["timeout", "result", "tryagain", "wrongtype", "revoked"];
+    let reasons = ["timeout", "result", "tryagain", "granted", "revoked"];
     for (before, reason) in reasons.iter().enumerate() {
-        admin.run(&["PUBLISH", &channel, &format!("{reason} 0 3 a k t")]);
+        admin.run(&["PUBLISH", &channel, &format!("{reason} 17 3 a k t")]);
         eventually(reason, || admin.calls("lock.acquire") > asked + before);
     }
     admin.run(&["PUBLISH", &channel, "deadlock 0 3 a k t"]);

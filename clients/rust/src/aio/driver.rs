@@ -162,6 +162,9 @@ impl Engine<Tasks> {
             verdict => return verdict,
         }
         let sent = question.sent;
+        // A node that was the primary hears what the primary publishes, and a message for a token of
+        // the caller's own may be that of an earlier hold.
+        let is_hint = node.is_some() || attempt.place.is_callers;
         let mut slice = attempt.patience.bounded(self.options.slice);
         // With LINGER the wait ends with the connection that asked, and no message says so.
         if self.options.linger.is_some() {
@@ -169,8 +172,7 @@ impl Engine<Tasks> {
         }
         tokio::select! {
             Ok(event) = listener.events.recv() => match event {
-                // Of a node it is a hint: one that was the primary hears what the primary publishes.
-                Event::Granted(fence) if node.is_none() => Verdict::Granted(Grant { fence, sent }),
+                Event::Granted(fence) if !is_hint => Verdict::Granted(Grant { fence, sent }),
                 Event::Granted(_) | Event::AskAgain => Verdict::AskAgain(Duration::ZERO),
                 Event::Cancelled => Verdict::Failed(Error::Cancelled),
                 Event::Deadlock => Verdict::Failed(Error::Deadlock(
