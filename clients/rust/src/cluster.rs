@@ -27,7 +27,7 @@ pub(crate) struct Cluster<D: Driver> {
     /// What redirections have taught comes first.
     ranges: Mutex<Vec<(u16, u16, Address)>>,
     nodes: Mutex<HashMap<Address, Arc<D::Peer>>>,
-    /// One asks for the slots, and the others wait for it.
+    /// One task asks for the slots, and the others wait for it.
     asking: Turn,
     hub: D::Hub,
 }
@@ -40,11 +40,13 @@ impl<D: Driver> Cluster<D> {
             }
             _ => None,
         });
+        let seeds: Vec<_> = seeds.collect();
+        let like = infos.first().filter(|_| !seeds.is_empty());
         let kind = redis::ErrorKind::InvalidClientConfig;
         let none = RedisError::from((kind, "a cluster needs the address of a node"));
         Ok(Self {
-            like: infos.first().ok_or(none)?.clone(),
-            seeds: seeds.collect(),
+            like: like.ok_or(none)?.clone(),
+            seeds,
             ranges: Mutex::default(),
             nodes: Mutex::default(),
             asking: Turn::default(),
@@ -130,7 +132,11 @@ impl<D: Driver> Cluster<D> {
 
     /// Asks one node after the other for the slots, unless another caller has.
     async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
-        let _asking = self.asking.wait::<D>().await;
+        // Nothing ends a thread's wait for the others, who may take their time.
+        let _asking = match D::BLOCKS {
+            true => None,
+            false => Some(self.asking.wait::<D>().await),
+        };
         let question = [redis::cmd("CLUSTER").arg("SLOTS").take()];
         let question = Batch::of(&[], &question, time.min(SLOTS_TIME));
         let mut last = (redis::ErrorKind::Io, "no node knows the slots").into();

@@ -11,6 +11,9 @@ use crate::error::Result;
 use crate::replies::is_refused;
 use crate::server::{Batch, Source, item, unnamed, with_address};
 
+/// The time in which a sentinel that works answers, and the primary as well.
+const MOMENT: Duration = Duration::from_millis(200);
+
 /// The sentinels that watch a primary, which the locks are on.
 ///
 /// They are asked again after an error of the connection, and when the server is no primary any more.
@@ -57,14 +60,19 @@ impl Sentinel {
 
     /// How to connect to the primary that one of them names.
     ///
-    /// One that is silent, or that names a server which is, must not take the time of all. So each is
-    /// asked for its part of the time. The one that has named the primary before comes first.
+    /// One that is silent, or that names a server which is, must not take the time of all. So all are
+    /// asked for a moment first, and then each for its part of the time. The one that has named the
+    /// primary before comes first.
     pub(crate) async fn primary<D: Driver>(&self, time: Duration) -> RedisResult<Client> {
         let all = self.sentinels.len();
         let part = time.div_f64(all.max(1) as f64);
         let numbered = self.sentinels.iter().enumerate().cycle();
+        let from_first = numbered.skip(self.first.load(Relaxed));
         let mut last = self.nobody();
-        for (number, sentinel) in numbered.skip(self.first.load(Relaxed)).take(all) {
+        for (before, (number, sentinel)) in from_first.take(all.saturating_mul(2)).enumerate() {
+            let part = if before < all { part.min(MOMENT) } else { part };
+            // This call may have no time for the next one.
+            self.first.store(number.wrapping_add(1), Relaxed);
             match D::in_time(part, self.named_by::<D>(sentinel, part)).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);

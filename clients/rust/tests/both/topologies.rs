@@ -155,6 +155,13 @@ fn cluster_locks_are_spread_by_key() {
     let start = Instant::now();
     assert!(now(locks.lock(&keys[0]).try_lock()).is_err());
     assert!(start.elapsed() < ms(15_000));
+    // Nobody waits for the others while all nodes are silent.
+    servers.nodes.iter().for_each(Server::freeze);
+    let start = Instant::now();
+    let asking = || now(locks.lock("k").lock_timeout(ms(10))).unwrap_err();
+    thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(asking))));
+    assert!(start.elapsed() < ms(20_000), "{:?}", start.elapsed());
+    servers.nodes.iter().for_each(Server::thaw);
 }
 
 /// A node that is there and silent, which no connection tells.
@@ -254,9 +261,12 @@ fn silent_sentinel_keeps_nobody_from_a_lock_or_a_renewal() {
     let named = Sentinel::new([silent_url, answers], "locks").unwrap();
     let locks = sentinel(named, Options::default().ttl(ms(6_000)));
     let mut primary = sentinels.servers[0].admin();
+    let begin = Instant::now();
     // At the same moment, as one of them finds the primary for all.
     let held = ["one", "other"].map(|key| waiter(&locks, key));
     let held = held.map(|held| held.join().unwrap());
+    // Each of the two has a second, but for the first round.
+    assert!(begin.elapsed() < ms(1_000), "{:?}", begin.elapsed());
     let kept = held.each_ref().map(library::Guard::keep_alive);
     let ends = held.each_ref().map(library::Guard::valid_until);
     cut(&mut primary);
