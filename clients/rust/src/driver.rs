@@ -168,11 +168,16 @@ impl Support {
 
     /// An error if the fallback has no such claim, or no release that waits for a time.
     pub(crate) fn refuse(&self, claim: &Claim, at_least: Option<Duration>) -> Result<()> {
-        let is_plain = matches!(claim, Claim::Lock | Claim::RwLock(Mode::Exclusive));
-        match !self.is_fallback() || is_plain && at_least.is_none() {
-            true => Ok(()),
-            false => Err(Error::not_in_fallback("this kind of lock")),
-        }
+        let what = match claim {
+            _ if !self.is_fallback() => return Ok(()),
+            _ if at_least.is_some() => "a least time",
+            Claim::Lock | Claim::RwLock(Mode::Exclusive) => return Ok(()),
+            Claim::RwLock(_) => "a share",
+            Claim::Permit(_) => "a permit",
+            Claim::All(_) => "a lock of several keys",
+            Claim::Once(..) => "a result that is made once",
+        };
+        Err(Error::not_in_fallback(what))
     }
 
     pub(crate) fn notify(&self) -> bool {

@@ -52,11 +52,16 @@ fn missing(error: &RedisError) -> String {
         what if error.code().is_none() => format!(
             "{what} is not available in the fallback, and the server has no redis-lock module"
         ),
+        _ if names(error, "lock.once") => format!(
+            "the server does not know LOCK.ONCE, which this needs and has no fallback for. Load the module \
+             redis-lock, from 0.4.0 on, by `loadmodule /path/libredis_lock.so` in its configuration, and restart \
+             the server: {error}"
+        ),
         _ => format!(
-            "the server has no redis-lock module, or an old one: LOCK.ONCE needs 0.4.0. Load it by `loadmodule \
-             /path/libredis_lock.so` in its configuration, and restart the server. Where modules cannot be loaded, \
-             `Options::fallback` takes locks by SET NX and Lua, without a fair queue, fences, readers-writers, \
-             counted and several locks, results made once, guarded commands and least times: {error}"
+            "the server has no redis-lock module. Load it by `loadmodule /path/libredis_lock.so` in its \
+             configuration, and restart the server. Where modules cannot be loaded, `Options::fallback` takes \
+             locks by SET NX and Lua, without a fair queue, fences, readers-writers, counted and several \
+             locks, guarded commands and least times: {error}"
         ),
     }
 }
