@@ -336,10 +336,10 @@ impl<D: Driver> Engine<D> {
         }
     }
 
-    /// Gives up what is left behind without a grant.
-    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) {
+    /// Gives up what is left behind without a grant. False if the server may not have heard of it.
+    pub(crate) async fn clean_up(&self, attempt: &Attempt<'_>) -> bool {
         if !attempt.leaves_something() {
-            return;
+            return true;
         }
         // A server that is out of reach, or that cannot answer, has had its time.
         let tried = attempt.out_of_reach.or(attempt.put_off);
@@ -347,16 +347,15 @@ impl<D: Driver> Engine<D> {
         let end = until(since, self.options.reach(Duration::ZERO));
         let effort = self.effort(attempt.ttl, end);
         let time = attempt.bounded(effort.time);
-        let effort = Effort { time, ..effort };
-        self.abandon(attempt.place, effort).await;
+        self.abandon(attempt.place, Effort { time, ..effort }).await
     }
 
     /// Gives up what an attempt has asked for, and may be about to get.
-    pub(crate) async fn abandon(&self, place: &Place, effort: Effort) {
+    pub(crate) async fn abandon(&self, place: &Place, effort: Effort) -> bool {
         let mut place = place.clone();
         // A job that has not begun keeps nothing.
         place.at_least = None;
-        self.give_up_with(&place, effort).await;
+        self.give_up_with(&place, effort).await
     }
 
     /// Asks once.
@@ -384,8 +383,10 @@ impl<D: Driver> Engine<D> {
                 Verdict::Granted(grant) => return Ok(Some(grant)),
                 Verdict::AskAgain(pause) => D::pause(pause).await,
                 Verdict::Partial => {
-                    self.give_up(attempt.place, attempt.ttl).await;
-                    // What is left of it after that is not this attempt's, or cannot be released.
+                    let end = until(Instant::now(), self.options.reach(Duration::MAX));
+                    let effort = self.effort(attempt.ttl, end);
+                    self.release(attempt.place, effort).await?;
+                    // What is left of it after that is not this attempt's.
                     attempt.is_uncertain = false;
                 }
                 Verdict::Queued => {}
@@ -402,7 +403,8 @@ impl<D: Driver> Engine<D> {
         let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
         let effort = self.effort(ttl, until(sent, self.options.reach(ttl).min(ttl)));
         match self.renew(place, ttl, effort).await {
-            Err(error) if !error.may_pass() => return Verdict::Failed(error),
+            Err(Error::Redis(error)) => return attempt.has_failed(error, sent),
+            Err(error) => return Verdict::Failed(error),
             // Another may hold it by now, if the lease is over.
             Ok(true) if until(sent, ttl) > Instant::now() => {
                 let (claim, time) = (attempt.claim, effort.time);
@@ -411,7 +413,8 @@ impl<D: Driver> Engine<D> {
                     return Verdict::Granted(Grant { sent, ..grant });
                 }
             }
-            Ok(false) => self.give_up(place, ttl).await,
+            // Where one of several locks is over, the others are of no use.
+            Ok(false) if place.keys.len() > 1 => self.give_up(place, ttl).await,
             _ => {}
         }
         attempt.again_or_unavailable(PACE)

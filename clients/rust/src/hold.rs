@@ -65,10 +65,13 @@ impl<D: Driver> Engine<D> {
         self.give_up_with(place, self.effort(ttl, end)).await;
     }
 
-    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) {
-        if let Err(error) = self.release(place, effort).await {
+    /// False without an answer.
+    pub(crate) async fn give_up_with(&self, place: &Place, effort: Effort) -> bool {
+        let released = self.release(place, effort).await;
+        if let Err(error) = &released {
             tracing::warn!(%error, "what was asked for could not be given up");
         }
+        released.is_ok()
     }
 
     /// Sends commands of an owner until they are answered, those of a chunk together. A repetition
@@ -151,7 +154,8 @@ impl<D: Driver> Hold<D> {
         // Its owner is to hear of its end, however long a server is away.
         let effort = self.engine.effort(ttl, self.lease.end_of_ttl());
         match self.renewed(ttl, effort).await {
-            Ok(binding) if binding != Binding::Over && self.lease.renewed(sent) => Ok(()),
+            Ok(Binding::Over) => Err(self.not_held().await),
+            Ok(_) if self.lease.renewed(sent) => Ok(()),
             Ok(_) => Err(self.is_over().await),
             Err(error) if error.may_pass() && self.lease.left().is_zero() => {
                 self.lease.finish(State::Lost);
@@ -190,7 +194,7 @@ impl<D: Driver> Hold<D> {
         let checked = engine.insist(&self.place, check.chunks(1), effort);
         let (is_held, _) = checked.await?;
         if !is_held {
-            self.is_over().await;
+            self.not_held().await;
         }
         Ok(is_held && self.lease.still_held().is_ok())
     }
@@ -209,7 +213,7 @@ impl<D: Driver> Hold<D> {
         match engine.send(batch).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
-                Error::NotHeld => self.is_over().await,
+                Error::NotHeld => self.not_held().await,
                 // The command may meet a wrong type, too.
                 Error::Redis(error) if is_foreign(&error) => match self.check().await {
                     Ok(false) => Error::NotHeld,
@@ -222,8 +226,18 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    /// Gives up what the server may have of it yet: one of several locks, or what it granted after
-    /// the end of the lease. Nobody else would.
+    /// The server has said so. Where one of several locks is lost, the others are of no use. Of a single
+    /// one nothing is left, and a token of the caller's own may wait for it again.
+    async fn not_held(&self) -> Error {
+        if self.place.keys.len() > 1 {
+            return self.is_over().await;
+        }
+        self.lease.finish(State::Lost);
+        Error::NotHeld
+    }
+
+    /// Gives up what the server may have of it yet, for instance what it granted after the end of the
+    /// lease. Nobody else would.
     async fn is_over(&self) -> Error {
         self.lease.finish(State::Lost);
         self.engine.give_up(&self.place, self.ttl).await;
@@ -392,8 +406,10 @@ impl<D: Driver> Hold<D> {
         if state == State::Released {
             return Err(Error::NotHeld);
         }
-        // A renewal that the server gets later would prolong what a job leaves.
-        let _renewing = lease.renewal.wait::<D>().await;
+        // A renewal that the server gets later would prolong what a job leaves. No other one begins.
+        if self.place.at_least.is_some() {
+            lease.renewal.wait::<D>().await;
+        }
         let was_unheard = lease.is_unheard.swap(true, Relaxed);
         let released = self.engine.release(&self.place, effort).await;
         if matches!(&released, Err(Error::Redis(error)) if !is_unanswered(error)) {

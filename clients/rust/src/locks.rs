@@ -352,10 +352,13 @@ impl<D: Driver, K> Request<D, K> {
         let mut attempt = engine.attempt(&place, claim, ttl, patience);
         let span = tracing::debug_span!("lock.wait", %key);
         let granted = engine.run(&mut attempt).instrument(span).await;
-        if !matches!(granted, Ok(Some(_))) {
-            engine.clean_up(&attempt).await;
+        let is_clean = matches!(granted, Ok(Some(_))) || engine.clean_up(&attempt).await;
+        // A task may wait for the server. It must not meet another acquire with this token.
+        if is_clean || D::BLOCKS || place.is_callers {
+            leftover.disarm();
+        } else {
+            drop(leftover);
         }
-        leftover.disarm();
         let found = attempt.found;
         let guard = granted?.map(|grant| Guard {
             hold: Hold {

@@ -88,12 +88,19 @@ async fn a_cancelled_request_leaves_nothing_behind() {
 async fn a_wait_ends_after_its_cancel_and_when_it_cannot_hear() {
     let (server, options) = (Server::start(), Options::default().reconnect(ms(100)));
     let mut admin = server.admin();
-    let waiting = one_that_waits(&server, &mut admin, options);
+    let waiting = one_that_waits(&server, &mut admin, options.clone());
+    let lock = LockClient::open(server.url(), options).unwrap().lock("k");
+    let ends = tokio::spawn(async move { lock.lock_timeout(ms(1_000)).await.is_err() });
+    admin.await_waiters("k", 2);
     admin.run(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     waiting.abort();
+    assert!(ends.await.unwrap());
     sleep(ms(500)).await;
     admin.run(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    let start = Instant::now();
     admin.await_waiters("k", 0);
+    // Otherwise a grace of 5 s would have passed.
+    assert!(start.elapsed() < ms(3_000), "{:?}", start.elapsed());
     // One that may not listen any more would not hear either.
     let waiting = one_that_waits(&server, &mut admin, Options::default());
     admin.run(&["CONFIG", "SET", "requirepass", "secret"]);

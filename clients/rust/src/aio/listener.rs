@@ -106,8 +106,11 @@ impl Hub {
             let mut channels = line.channels.lock().await;
             if !channels.contains(&channel) {
                 let mut subscribe = redis::cmd(subscribe);
-                let subscribing = subscribe.arg(&channel).exec_async(&mut connection);
-                subscribing.await?;
+                let answer = subscribe.arg(&channel).exec_async(&mut connection).await;
+                if answer.as_ref().is_err_and(RedisError::is_io_error) {
+                    self.end(|_, present| Arc::ptr_eq(present, &line));
+                }
+                answer?;
                 channels.insert(channel.clone());
             }
             Ok(Subscribed {
