@@ -9,7 +9,6 @@ use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult
 use crate::command::hash_tag;
 use crate::driver::{Driver, locked};
 use crate::error::Result;
-use crate::lease::Turn;
 use crate::replies::{has_code, is_unanswered};
 use crate::server::{Address, Batch, Source, answered, item, with_address};
 
@@ -27,8 +26,6 @@ pub(crate) struct Cluster<D: Driver> {
     /// What redirections have taught comes first.
     ranges: Mutex<Vec<(u16, u16, Address)>>,
     nodes: Mutex<HashMap<Address, Arc<D::Peer>>>,
-    /// One task asks for the slots, and the others wait for it.
-    asking: Turn,
     hub: D::Hub,
 }
 
@@ -49,7 +46,6 @@ impl<D: Driver> Cluster<D> {
             seeds,
             ranges: Mutex::default(),
             nodes: Mutex::default(),
-            asking: Turn::default(),
             hub,
         })
     }
@@ -132,11 +128,7 @@ impl<D: Driver> Cluster<D> {
 
     /// Asks one node after the other for the slots, unless another caller has.
     async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
-        // Nothing ends a thread's wait for the others, who may take their time.
-        let _asking = match D::BLOCKS {
-            true => None,
-            false => Some(self.asking.wait::<D>().await),
-        };
+        let _turn = D::turn(&self.hub).await;
         let question = [redis::cmd("CLUSTER").arg("SLOTS").take()];
         let question = Batch::of(&[], &question, time.min(SLOTS_TIME));
         let mut last = (redis::ErrorKind::Io, "no node knows the slots").into();

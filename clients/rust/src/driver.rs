@@ -45,6 +45,12 @@ pub(crate) trait Driver:
     /// Sends commands that are answered at once. The answer is that of `answered`.
     fn send<'a>(peer: &'a Self::Peer, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
+    /// One task asks for a cluster's slots, and the others wait for it. Threads do not: nothing would end
+    /// their wait while the nodes are silent.
+    fn turn(_hub: &Self::Hub) -> impl Future<Output: Send> + Send {
+        async {}
+    }
+
     /// Is told of the failure of a cluster's node.
     fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError) {}
 

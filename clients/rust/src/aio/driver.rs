@@ -60,6 +60,10 @@ impl Driver for Tasks {
         Box::pin(own.send(batch))
     }
 
+    fn turn(hub: &Arc<Hub>) -> impl Future<Output: Send> + Send {
+        hub.turn.lock()
+    }
+
     fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError) {
         // A node that is silent may still seem to be listened to.
         if error.is_timeout() {

@@ -51,6 +51,8 @@ pub(crate) struct Hub {
     /// Without NOTIFY as many connections may block at a time, and these may block next.
     pub(super) waiting: Semaphore,
     pub(super) idle: Mutex<Vec<Own>>,
+    /// That of the task which asks for a cluster's slots.
+    pub(super) turn: AsyncMutex<()>,
     /// Each task that does what a drop has left listens to it.
     pub(super) left: watch::Sender<()>,
 }
@@ -74,6 +76,7 @@ impl Hub {
             ends: watch::Sender::new(0),
             waiting: Semaphore::new(waiting.min(Semaphore::MAX_PERMITS)),
             idle: Mutex::default(),
+            turn: AsyncMutex::default(),
             left: watch::Sender::new(()),
         })
     }
