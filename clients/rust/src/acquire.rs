@@ -13,7 +13,7 @@ use crate::hold::Effort;
 use crate::lease::{Grant, Lease, until};
 use crate::options::{ANSWER_TIME, Options};
 use crate::replies::{
-    Binding, Class, class, is_foreign, is_partial, is_unanswered, is_unknown_command,
+    Binding, Class, class, has_code, is_foreign, is_unanswered, is_unknown_command,
 };
 use crate::server::Batch;
 
@@ -86,7 +86,6 @@ pub(crate) struct Question {
 }
 
 /// The meaning of an answer.
-#[derive(Debug)]
 pub(crate) enum Verdict {
     Granted(Grant),
     /// The place is in the queue. The channel will hear.
@@ -101,7 +100,6 @@ pub(crate) enum Verdict {
 }
 
 /// One attempt to get a lock, with one token throughout.
-#[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     pub(crate) place: &'a Place,
     pub(crate) claim: &'a Claim,
@@ -199,7 +197,7 @@ impl Attempt<'_> {
             // Nobody uses such a lock without the module.
             Err(error) if is_foreign(&error) && !is_once => self.again_or_unavailable(PACE),
             // Without a lost answer the token's owner holds some of it by another guard.
-            Err(error) if is_partial(&error) && self.is_uncertain => Verdict::Partial,
+            Err(error) if has_code(&error, &["PARTIAL"]) && self.is_uncertain => Verdict::Partial,
             Err(error) => Verdict::Failed(error.into()),
         }
     }
@@ -357,10 +355,14 @@ impl<D: Driver> Engine<D> {
         let mut place = place.clone();
         // A job that has not begun keeps nothing.
         place.at_least = None;
-        let release = place.release(self.support.is_fallback());
-        let batch = Batch::of(place.key(), &release, effort.time);
-        let has_followed = D::follow(self, batch).await;
-        self.give_up_with(&place, effort).await && has_followed
+        self.give_up_with(&place, effort).await
+    }
+
+    /// Asks once.
+    pub(crate) async fn ask(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
+        let question = attempt.question(wait);
+        let answer = self.send(question.batch(attempt.place)).await;
+        attempt.verdict(&question, answer)
     }
 
     /// Asks until the lock is granted or the patience is over. Its caller sees to what is left
@@ -384,7 +386,8 @@ impl<D: Driver> Engine<D> {
                     let end = until(Instant::now(), self.options.reach(Duration::MAX));
                     let effort = self.effort(attempt.ttl, end);
                     self.release(attempt.place, effort).await?;
-                    (attempt.is_uncertain, attempt.has_place) = (false, false);
+                    // What is left of it after that is not this attempt's.
+                    attempt.is_uncertain = false;
                 }
                 Verdict::Queued => {}
                 Verdict::Unavailable => return Ok(None),
@@ -399,32 +402,22 @@ impl<D: Driver> Engine<D> {
         attempt.is_uncertain = true;
         let (place, ttl, sent) = (attempt.place, attempt.ttl, Instant::now());
         let effort = self.effort(ttl, until(sent, self.options.reach(ttl).min(ttl)));
-        let binding = match self.renew(place, ttl, effort).await {
-            // The server may say so for long.
-            Err(error) if error.is_temporary() => return Verdict::AskAgain(Duration::ZERO),
+        match self.renew(place, ttl, effort).await {
+            Err(Error::Redis(error)) => return attempt.has_failed(error, sent),
             Err(error) => return Verdict::Failed(error),
-            Ok(false) => {
-                self.release_rest(place, ttl).await;
-                attempt.is_uncertain = false;
-                Binding::Over
-            }
-            // Another may hold it by now.
-            Ok(true) if until(sent, ttl) <= Instant::now() => {
-                return attempt.again_or_unavailable(Duration::ZERO);
-            }
-            Ok(true) => {
+            // Another may hold it by now, if the lease is over.
+            Ok(true) if until(sent, ttl) > Instant::now() => {
                 let (claim, time) = (attempt.claim, effort.time);
-                self.rebind(place, claim, grant.fence, ttl, time).await
+                let binding = self.rebind(place, claim, grant.fence, ttl, time).await;
+                if binding == Binding::Bound {
+                    return Verdict::Granted(Grant { sent, ..grant });
+                }
             }
-        };
-        match binding {
-            Binding::Bound => {
-                attempt.is_uncertain = false;
-                Verdict::Granted(Grant { sent, ..grant })
-            }
-            Binding::NotBound => Verdict::AskAgain(PACE),
-            Binding::Over => Verdict::AskAgain(Duration::ZERO),
+            // Where one of several locks is over, the others are of no use.
+            Ok(false) if place.keys.len() > 1 => self.give_up(place, ttl).await,
+            _ => {}
         }
+        attempt.again_or_unavailable(PACE)
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use redis::{Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, RedisResult, Value};
 
 use crate::command::hash_tag;
-use crate::driver::locked;
+use crate::driver::{Driver, locked};
 use crate::error::Result;
 use crate::replies::{has_code, is_unanswered};
-use crate::server::{Address, Batch, Peer, Source, answered, item, with_address};
+use crate::server::{Address, Batch, Source, answered, item, with_address};
 
 /// The time for the slots of a cluster. The next node is asked after it.
 const SLOTS_TIME: Duration = Duration::from_secs(1);
@@ -18,27 +18,19 @@ const SLOTS_TIME: Duration = Duration::from_secs(1);
 /// How often one command follows a redirection.
 const REDIRECTIONS: usize = 5;
 
-/// Is told of a node's failure, and whether a slot has moved.
-type HasFailed = Box<dyn Fn(&Address, &RedisError, bool) + Send + Sync>;
-
 /// Which node has which slot, as far as it is known, and how to ask it.
-pub(crate) struct Cluster<N: Peer> {
+pub(crate) struct Cluster<D: Driver> {
     /// Credentials, TLS and the like are those of the first address.
     like: ConnectionInfo,
     seeds: Vec<Address>,
     /// What redirections have taught comes first.
     ranges: Mutex<Vec<(u16, u16, Address)>>,
-    nodes: Mutex<HashMap<Address, Arc<N>>>,
-    /// One asks for the slots, and the others wait for it.
-    asking: N::Turn,
-    has_failed: HasFailed,
+    nodes: Mutex<HashMap<Address, Arc<D::Peer>>>,
+    hub: D::Hub,
 }
 
-impl<N: Peer> Cluster<N> {
-    pub(crate) fn new(
-        infos: Vec<ConnectionInfo>,
-        has_failed: impl Fn(&Address, &RedisError, bool) + Send + Sync + 'static,
-    ) -> Result<Self> {
+impl<D: Driver> Cluster<D> {
+    pub(crate) fn new(infos: Vec<ConnectionInfo>, hub: D::Hub) -> Result<Self> {
         let seeds = infos.iter().filter_map(|info| match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
                 Some((host.clone(), *port))
@@ -54,8 +46,7 @@ impl<N: Peer> Cluster<N> {
             seeds,
             ranges: Mutex::default(),
             nodes: Mutex::default(),
-            asking: N::Turn::default(),
-            has_failed: Box::new(has_failed),
+            hub,
         })
     }
 
@@ -63,10 +54,12 @@ impl<N: Peer> Cluster<N> {
         Client::open(with_address(&self.like, address)).map(Source::Server)
     }
 
-    fn node(&self, address: &Address) -> RedisResult<Arc<N>> {
+    fn node(&self, address: &Address) -> RedisResult<Arc<D::Peer>> {
         Ok(match locked(&self.nodes).entry(address.clone()) {
             Entry::Occupied(known) => known.get().clone(),
-            Entry::Vacant(new) => new.insert(Arc::new(N::to(self.source(address)?))).clone(),
+            Entry::Vacant(new) => new
+                .insert(Arc::new(D::peer(self.source(address)?, None)))
+                .clone(),
         })
     }
 
@@ -99,13 +92,13 @@ impl<N: Peer> Cluster<N> {
     async fn send_to(&self, to: &(Address, bool), batch: Batch<'_>) -> RedisResult<Value> {
         let node = self.node(&to.0)?;
         if !to.1 {
-            return node.send(batch).await;
+            return D::send(&node, batch).await;
         }
         // It answers although their slot has not arrived there yet.
         let pair = |command: &Cmd| [redis::cmd("ASKING"), command.clone()];
         let commands: Vec<_> = batch.commands.iter().flat_map(pair).collect();
         let commands = &commands;
-        let sent = node.send(Batch { commands, ..batch }).await?;
+        let sent = D::send(&node, Batch { commands, ..batch }).await?;
         let answers = sent.into_sequence().unwrap_or_default();
         answered(answers.into_iter().skip(1).step_by(2).collect())
     }
@@ -117,11 +110,11 @@ impl<N: Peer> Cluster<N> {
             locked(&self.ranges).clear();
         }
         let next = redirection(node, error);
-        let has_moved = next.as_ref().is_some_and(|(slot, next, is_asking)| {
-            // Only the key has arrived where a slot is on its way to, or is not there yet.
-            !is_asking && self.has_moved(*slot, next)
-        });
-        (self.has_failed)(node, error, has_moved);
+        // With ASK only the key has arrived where a slot is on its way to, or is not there yet.
+        if let Some((slot, next, false)) = &next {
+            self.moves(*slot, next);
+        }
+        D::has_failed(&self.hub, node, error);
         next.map(|(_, next, is_asking)| (next, is_asking))
     }
 
@@ -129,12 +122,13 @@ impl<N: Peer> Cluster<N> {
     pub(crate) async fn owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
         match self.known_owner(slot) {
             Some(address) => Ok(address),
-            None => N::alone(&self.asking, time, self.ask_owner(slot, time)).await,
+            None => D::in_time(time, self.ask_owner(slot, time)).await,
         }
     }
 
     /// Asks one node after the other for the slots, unless another caller has.
     async fn ask_owner(&self, slot: u16, time: Duration) -> RedisResult<Address> {
+        let _turn = D::turn(&self.hub).await;
         let question = [redis::cmd("CLUSTER").arg("SLOTS").take()];
         let question = Batch::of(&[], &question, time.min(SLOTS_TIME));
         let mut last = (redis::ErrorKind::Io, "no node knows the slots").into();
@@ -173,13 +167,11 @@ impl<N: Peer> Cluster<N> {
         }
     }
 
-    /// Remembers where a slot is. True if that is new.
-    fn has_moved(&self, slot: u16, address: &Address) -> bool {
-        let is_new = self.known_owner(slot).as_ref() != Some(address);
+    /// Remembers where a slot is.
+    fn moves(&self, slot: u16, address: &Address) {
         let mut ranges = locked(&self.ranges);
         ranges.retain(|(first, last, _)| (*first, *last) != (slot, slot));
         ranges.insert(0, (slot, slot, address.clone()));
-        is_new
     }
 }
 

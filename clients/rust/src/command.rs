@@ -28,6 +28,8 @@ pub(crate) struct Place {
     /// Several where they are asked for in one step.
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) token: Vec<u8>,
+    /// The token is the caller's own, so others may have asked by it before.
+    pub(crate) is_callers: bool,
     /// The time from the grant before which a release does not end the hold.
     pub(crate) at_least: Option<Duration>,
 }

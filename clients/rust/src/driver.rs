@@ -3,12 +3,12 @@
 //! All that is above it awaits a `Driver`. That of `sync` blocks where it is polled, so its futures
 //! end when they are polled.
 
-use std::fmt;
 use std::future::{Future, pending};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use std::{fmt, io};
 
-use redis::{ConnectionInfo, RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 
 use crate::Mode;
 use crate::acquire::{Attempt, Verdict};
@@ -16,13 +16,16 @@ use crate::command::Claim;
 use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::server::{Batch, Boxed, Source};
+use crate::server::{Address, Batch, Boxed, Servers, Source};
 
 /// The connections of a client.
 pub(crate) trait Driver:
     Returns + Copy + fmt::Debug + Send + Sync + Sized + 'static
 {
-    type Connections: Send + Sync;
+    /// Connections to one server.
+    type Peer: Send + Sync;
+    /// What the peers of a client share.
+    type Hub: Clone + Send + Sync;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;
 
@@ -34,24 +37,22 @@ pub(crate) trait Driver:
     /// An error where futures cannot be awaited.
     fn runtime() -> Result<Self::Runtime>;
 
-    /// Connections to a server.
-    fn to(source: Source, options: &Options) -> Self::Connections;
+    fn hub(options: &Options) -> Self::Hub;
 
-    /// Connections to the nodes of a cluster.
-    fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Self::Connections>;
+    /// Tells a hub when its server may be another one.
+    fn peer(source: Source, hub: Option<Self::Hub>) -> Self::Peer;
 
-    /// Sends what prolongs or ends a hold, as `Peer::send` does, by a connection that the program cannot
-    /// exhaust.
-    fn send(
-        engine: &Engine<Self>,
-        batch: Batch<'_>,
-    ) -> impl Future<Output = RedisResult<Value>> + Send;
+    /// Sends commands that are answered at once. The answer is that of `answered`.
+    fn send<'a>(peer: &'a Self::Peer, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
 
-    /// Sends a release behind the requests of an attempt, where `send` could overtake them. False if it
-    /// got no answer.
-    fn follow(_: &Engine<Self>, _: Batch<'_>) -> impl Future<Output = bool> + Send {
-        async { true }
+    /// One task asks for a cluster's slots, and the others wait for it. Threads do not: nothing would end
+    /// their wait while the nodes are silent.
+    fn turn(_hub: &Self::Hub) -> impl Future<Output: Send> + Send {
+        async {}
     }
+
+    /// Is told of the failure of a cluster's node.
+    fn has_failed(_hub: &Self::Hub, _node: &Address, _error: &RedisError) {}
 
     /// Makes the next request of an attempt, in the best way to wait that there is.
     fn ask_next(
@@ -64,6 +65,15 @@ pub(crate) trait Driver:
         time: Duration,
         future: impl Future<Output = T> + Send,
     ) -> impl Future<Output = Option<T>> + Send;
+
+    /// An error of the connection if the time passes first. In `sync` each answer has its own.
+    fn in_time<T: Send>(
+        time: Duration,
+        work: impl Future<Output = RedisResult<T>> + Send,
+    ) -> impl Future<Output = RedisResult<T>> + Send {
+        let late = || Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        async move { Self::within(time, work).await.unwrap_or_else(late) }
+    }
 
     fn pause(time: Duration) -> impl Future<Output = ()> + Send {
         async move {
@@ -85,12 +95,18 @@ pub(crate) trait Driver:
 
 /// What all clones of a client share.
 pub(crate) struct Engine<D: Driver> {
-    pub(crate) connections: D::Connections,
+    pub(crate) servers: Servers<D>,
+    pub(crate) hub: D::Hub,
     pub(crate) options: Options,
     pub(crate) support: Support,
 }
 
 impl<D: Driver> Engine<D> {
+    /// Sends commands as `Driver::send` does.
+    pub(crate) async fn send(&self, batch: Batch<'_>) -> RedisResult<Value> {
+        self.servers.send(batch).await.0
+    }
+
     /// How long holds outlive their connections, if they end with them.
     pub(crate) fn linger(&self) -> Option<Duration> {
         self.options.linger.filter(|_| !self.support.is_fallback())

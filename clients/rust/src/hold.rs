@@ -22,9 +22,7 @@ use crate::{Error, Mode};
 pub(crate) struct Effort {
     /// An answer takes no longer.
     pub(crate) time: Duration,
-    /// For how long they are sent again to a server that is away.
-    pub(crate) away: Duration,
-    /// Until when they are sent again to one that says that it cannot answer now.
+    /// Until when they are sent again. To a server that is away it may be for a shorter time.
     pub(crate) end: Instant,
 }
 
@@ -44,12 +42,8 @@ pub(crate) struct Hold<D: Driver> {
 impl<D: Driver> Engine<D> {
     /// The effort for requests about a hold of this ttl, until `end`.
     pub(crate) fn effort(&self, ttl: Duration, end: Instant) -> Effort {
-        let left = end.saturating_duration_since(Instant::now());
-        Effort {
-            time: self.options.answer_time(ttl),
-            away: self.options.reach(left).min(left),
-            end,
-        }
+        let time = self.options.answer_time(ttl);
+        Effort { time, end }
     }
 
     /// Sets the deadline. False if nothing is held.
@@ -62,13 +56,6 @@ impl<D: Driver> Engine<D> {
     pub(crate) async fn release(&self, place: &Place, effort: Effort) -> Result<(bool, bool)> {
         let release = place.release(self.support.is_fallback());
         self.insist(place, release.chunks(1), effort).await
-    }
-
-    /// Where one of several locks is lost, the others are of no use.
-    pub(crate) async fn release_rest(&self, place: &Place, ttl: Duration) {
-        if place.keys.len() > 1 {
-            self.give_up(place, ttl).await;
-        }
     }
 
     /// Gives up the place, and what may have been granted unseen. If the server is gone, time does
@@ -101,8 +88,10 @@ impl<D: Driver> Engine<D> {
         let (mut done, mut was_lost) = (true, false);
         for commands in commands {
             let (start, mut time) = (Instant::now(), effort.time);
+            let whole = effort.end.saturating_duration_since(start);
+            let away = self.options.reach(whole).min(whole);
             loop {
-                let sending = D::send(self, Batch::of(place.key(), commands, time));
+                let sending = self.send(Batch::of(place.key(), commands, time));
                 let error = match owner_answer(sending.await) {
                     Ok(has_done) => {
                         done &= has_done;
@@ -113,7 +102,7 @@ impl<D: Driver> Engine<D> {
                 was_lost |= is_unanswered(&error);
                 let left = match class(&error) {
                     Class::Final => Duration::ZERO,
-                    Class::Away => effort.away.saturating_sub(start.elapsed()),
+                    Class::Away => away.saturating_sub(start.elapsed()),
                     _ => effort.end.saturating_duration_since(Instant::now()),
                 };
                 if left.is_zero() {
@@ -145,8 +134,8 @@ impl<D: Driver> Engine<D> {
         };
         let mut acquire = place.acquire(claim, ttl, false);
         acquire.arg("LINGER").arg(millis(linger));
-        let answer = D::send(self, Batch::of(place.key(), from_ref(&acquire), time)).await;
-        let binding = binding(fence, answer);
+        let batch = Batch::of(place.key(), from_ref(&acquire), time);
+        let binding = binding(fence, self.send(batch).await);
         if binding == Binding::Over {
             // Nobody knows of the new grant.
             self.give_up(place, ttl).await;
@@ -155,32 +144,24 @@ impl<D: Driver> Engine<D> {
     }
 }
 
-fn has_dropped(released: Result<()>) {
-    match released {
-        Ok(()) => {}
-        Err(Error::NotHeld) => tracing::warn!("a lock was lost before its guard was dropped"),
-        Err(error) => tracing::warn!(%error, "a lock could not be released"),
-    }
-}
-
 impl<D: Driver> Hold<D> {
     /// Sets the deadline to `ttl` from now on.
     pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
         let ttl = bounded_ttl(ttl);
         let _renewing = self.lease.renewal.wait::<D>().await;
-        if !self.lease.may_be_held() {
-            return Err(self.not_held().await);
-        }
+        self.lease.still_held()?;
         let sent = self.lease.sends(ttl);
         // Its owner is to hear of its end, however long a server is away.
         let effort = self.engine.effort(ttl, self.lease.end_of_ttl());
         match self.renewed(ttl, effort).await {
             Ok(Binding::Over) => Err(self.not_held().await),
-            // The lease is over by now.
-            Err(error) if error.is_temporary() => Err(self.not_held().await),
-            Err(error) => Err(error),
             Ok(_) if self.lease.renewed(sent) => Ok(()),
-            Ok(_) => Err(self.too_late().await),
+            Ok(_) => Err(self.is_over().await),
+            Err(error) if error.may_pass() && self.lease.left().is_zero() => {
+                self.lease.finish(State::Lost);
+                Err(Error::NotHeld)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -204,7 +185,7 @@ impl<D: Driver> Hold<D> {
     /// Asks the server whether it is held now.
     pub(crate) async fn check(&self) -> Result<bool> {
         // The server may have it for longer than its owner can count on.
-        if !self.lease.may_be_held() {
+        if self.lease.still_held().is_err() {
             return Ok(false);
         }
         let engine = &self.engine;
@@ -215,7 +196,7 @@ impl<D: Driver> Hold<D> {
         if !is_held {
             self.not_held().await;
         }
-        Ok(is_held && self.lease.may_be_held())
+        Ok(is_held && self.lease.still_held().is_ok())
     }
 
     /// Has the server run a command only if it is held now.
@@ -229,7 +210,7 @@ impl<D: Driver> Hold<D> {
         let time = engine.options.answer_time(self.ttl);
         let exec = [self.place.exec(command)];
         let batch = Batch::of(self.place.key(), &exec, time);
-        match D::send(engine, batch).await {
+        match engine.send(batch).await {
             Ok(value) => T::from_redis_value(value).map_err(|error| Error::Redis(error.into())),
             Err(error) => Err(match Error::from(error) {
                 Error::NotHeld => self.not_held().await,
@@ -245,15 +226,19 @@ impl<D: Driver> Hold<D> {
         }
     }
 
-    pub(crate) async fn not_held(&self) -> Error {
-        if self.lease.finish(State::Lost) {
-            self.engine.release_rest(&self.place, self.ttl).await;
+    /// The server has said so. Where one of several locks is lost, the others are of no use. Of a single
+    /// one nothing is left, and a token of the caller's own may wait for it again.
+    async fn not_held(&self) -> Error {
+        if self.place.keys.len() > 1 {
+            return self.is_over().await;
         }
+        self.lease.finish(State::Lost);
         Error::NotHeld
     }
 
-    /// Releases what the server holds after the end of the lease. Nobody else would.
-    async fn too_late(&self) -> Error {
+    /// Gives up what the server may have of it yet, for instance what it granted after the end of the
+    /// lease. Nobody else would.
+    async fn is_over(&self) -> Error {
         self.lease.finish(State::Lost);
         self.engine.give_up(&self.place, self.ttl).await;
         Error::NotHeld
@@ -297,18 +282,19 @@ impl<D: Driver> Hold<D> {
 
     /// Releases what nobody has any more.
     pub(crate) async fn release_at_last(self) {
+        let warn = |error| tracing::warn!(%error, "a dropped guard has released nothing");
         let (effort, runtime) = (self.end_effort(), self.runtime.clone());
         let mut first = effort;
         if D::BLOCKS {
-            (first.away, first.end) = (first.time, until(Instant::now(), first.time));
+            first.end = until(Instant::now(), first.time);
         }
         let released = self.release(first).await;
         if D::BLOCKS && released.as_ref().is_err_and(Error::may_pass) {
             // No drop waits for a server that may be away, or say so, for long.
-            let rest = async move { has_dropped(self.release(effort).await) };
+            let rest = async move { self.release(effort).await.unwrap_or_else(warn) };
             return D::keep(&runtime, Box::pin(rest));
         }
-        has_dropped(released);
+        released.unwrap_or_else(warn);
     }
 
     /// Gives up the place of an upgrade. No other conversion begins before that.
@@ -338,11 +324,11 @@ impl<D: Driver> Hold<D> {
                 Ok(true)
             }
             // The share was over, and this may be a new hold.
-            Ok(Some(_)) => Err(self.too_late().await),
+            Ok(Some(_)) => Err(self.is_over().await),
             // The share ended while it waited. Where the server still has it, the first release ends
             // that, and the second one the place.
-            _ if !lease.may_be_held() => {
-                let error = self.too_late().await;
+            _ if lease.still_held().is_err() => {
+                let error = self.is_over().await;
                 self.engine.give_up(&self.place, self.ttl).await;
                 Err(error)
             }
@@ -376,17 +362,15 @@ impl<D: Driver> Hold<D> {
         };
         match is_held && lease.converted(Mode::Shared, sent, ttl) {
             true => Ok(()),
-            false => Err(self.too_late().await),
+            false => Err(self.is_over().await),
         }
     }
 
     /// The effort to end it, of which a server that is away hears late.
     fn end_effort(&self) -> Effort {
-        let options = &self.engine.options;
-        Effort {
-            away: options.reach(self.lease.left()),
-            ..self.engine.effort(self.ttl, self.lease.end_of_ttl())
-        }
+        let soonest = until(Instant::now(), self.engine.options.reach(Duration::ZERO));
+        let end = self.lease.end_of_ttl().max(soonest);
+        self.engine.effort(self.ttl, end)
     }
 
     /// Stores the result of LOCK.ONCE and releases, in one way there and back. One that comes too late
@@ -422,11 +406,10 @@ impl<D: Driver> Hold<D> {
         if state == State::Released {
             return Err(Error::NotHeld);
         }
-        // A renewal that the server gets later would prolong what a job leaves.
-        let _renewing = match self.place.at_least {
-            Some(_) => Some(lease.renewal.wait::<D>().await),
-            None => None,
-        };
+        // A renewal that the server gets later would prolong what a job leaves. No other one begins.
+        if self.place.at_least.is_some() {
+            lease.renewal.wait::<D>().await;
+        }
         let was_unheard = lease.is_unheard.swap(true, Relaxed);
         let released = self.engine.release(&self.place, effort).await;
         if matches!(&released, Err(Error::Redis(error)) if !is_unanswered(error)) {

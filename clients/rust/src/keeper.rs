@@ -11,7 +11,7 @@ use crate::lease::{Lease, State};
 use crate::options::LostLock;
 use crate::replies::Binding;
 
-/// The longest pause after a renewal that failed, with TRYAGAIN for instance.
+/// The longest pause after a renewal that failed, with TRYAGAIN or a connection that was cut.
 const SOON: Duration = Duration::from_millis(200);
 
 /// Renews a hold beside the program until it is dropped. Its drop releases nothing.
@@ -43,7 +43,7 @@ impl<D: Driver> KeepAlive<D> {
 
 impl<D: Driver> Drop for KeepAlive<D> {
     fn drop(&mut self) {
-        self.lease.stop(&self.is_stopped);
+        self.lease.change(|_| self.is_stopped.store(true, Relaxed));
     }
 }
 
@@ -72,7 +72,7 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
     let linger = hold.engine.linger();
     let span = linger.map_or(hold.ttl, |linger| linger.min(hold.ttl));
     let (usual, soon) = (span.div_f64(3.0), SOON.min(span.div_f64(10.0)));
-    let (mut pause, mut has_failed) = (usual, false);
+    let mut pause = usual;
     loop {
         let until = lease.until();
         let left = until.saturating_duration_since(Instant::now());
@@ -85,13 +85,8 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
         if is_over() {
             return true;
         }
-        // Its owner may have made it shorter than this pause.
-        if lease.until() < until {
-            continue;
-        }
-        // Its owner may renew or release it now.
-        if renewing.is_none() {
-            pause = usual;
+        // Its owner may have made it shorter than this pause, or may renew it now.
+        if lease.until() < until || renewing.is_none() {
             continue;
         }
         let sent = lease.sends(hold.ttl);
@@ -102,17 +97,14 @@ async fn keep<D: Driver>(hold: &Hold<D>, is_stopped: &AtomicBool) -> bool {
         let once = hold.engine.effort(hold.ttl, Instant::now());
         let time = once.time.min(left);
         let renewed = hold.renewed(hold.ttl, Effort { time, ..once });
-        (pause, has_failed) = match D::within(left, renewed).await {
+        pause = match D::within(left, renewed).await {
             None => continue,
-            Some(Ok(Binding::Bound)) if lease.renewed(sent) => (usual, false),
-            Some(Ok(Binding::NotBound)) if lease.renewed(sent) => (soon, false),
+            Some(Ok(Binding::Bound)) if lease.renewed(sent) => usual,
+            Some(Ok(Binding::NotBound)) if lease.renewed(sent) => soon,
             Some(Ok(_)) => return false,
             Some(Err(error)) => {
                 tracing::warn!(%error, "a renewal failed");
-                // A connection that was cut is found out by its first use, so the next one is
-                // made at once.
-                let is_cut = !has_failed && error.is_cut();
-                (if is_cut { Duration::ZERO } else { soon }, true)
+                soon
             }
         };
     }

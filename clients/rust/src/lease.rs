@@ -44,7 +44,7 @@ pub(crate) enum State {
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     /// The end of the ttl.
     until: Instant,
     /// Before the last request that the server has granted or renewed. It ends a hold with linger that
@@ -145,13 +145,10 @@ impl Lease {
         locked(&self.inner).state
     }
 
-    /// Whether the server may hold it: its ttl is not over, though its connection may be.
-    pub(crate) fn may_be_held(&self) -> bool {
-        self.state() == State::Held && !self.left().is_zero()
-    }
-
+    /// An error unless the server may hold it: its ttl is not over, though its connection may be.
     pub(crate) fn still_held(&self) -> Result<()> {
-        self.may_be_held().then_some(()).ok_or(Error::NotHeld)
+        let is_held = self.state() == State::Held && !self.left().is_zero();
+        is_held.then_some(()).ok_or(Error::NotHeld)
     }
 
     pub(crate) fn is_lost(&self) -> bool {
@@ -260,13 +257,8 @@ impl Lease {
         true
     }
 
-    /// Ends a wait for a shorter lease.
-    pub(crate) fn stop(&self, is_stopped: &AtomicBool) {
-        self.change(|_| is_stopped.store(true, Relaxed));
-    }
-
     /// Changes it, and wakes those that wait for that.
-    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = locked(&self.inner);
         let changed = change(&mut inner);
         let wakers = std::mem::take(&mut inner.wakers);

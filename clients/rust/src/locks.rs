@@ -9,6 +9,7 @@ use redis::{Client, IntoConnectionInfo, Value};
 use tracing::Instrument;
 
 use crate::acquire::Patience;
+use crate::cluster::Cluster;
 use crate::command::{Claim, Place, SHARE, new_token};
 use crate::driver::{Driver, Engine, Leftover, Support};
 use crate::error::Result;
@@ -16,7 +17,7 @@ use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::lease::{Lease, until};
 use crate::options::{FAILOVER, bounded_ttl};
-use crate::server::{Source, unnamed};
+use crate::server::{Servers, Source, unnamed};
 use crate::{Mode, Options};
 
 /// What a method that asks the server returns.
@@ -32,13 +33,20 @@ pub struct LockClient<D: Driver> {
 }
 
 impl<D: Driver> LockClient<D> {
-    pub(crate) fn with(connections: D::Connections, options: Options) -> Self {
+    fn over(servers: Servers<D>, hub: D::Hub, options: Options) -> Self {
         let engine = Arc::new(Engine {
-            connections,
+            servers,
+            hub,
             options,
             support: Support::default(),
         });
         Self { engine }
+    }
+
+    fn to(source: Source, options: Options) -> Self {
+        let hub = D::hub(&options);
+        let server = D::peer(source, Some(hub.clone()));
+        Self::over(Servers::One(server), hub, options)
     }
 
     /// Makes a client of the server at an address. It connects when the first command is sent.
@@ -50,7 +58,7 @@ impl<D: Driver> LockClient<D> {
 
     /// Makes a client with connections of its own to the server of a `redis::Client`.
     pub fn new(client: Client, options: Options) -> Self {
-        Self::with(D::to(Source::Server(client), &options), options)
+        Self::to(Source::Server(client), options)
     }
 
     /// Makes a client of the primary that sentinels name. It follows a failover with its tokens.
@@ -65,8 +73,7 @@ impl<D: Driver> LockClient<D> {
     /// ```
     pub fn sentinel(sentinel: crate::Sentinel, mut options: Options) -> Self {
         options.failover = FAILOVER;
-        let connections = D::to(Source::Sentinel(sentinel), &options);
-        Self::with(connections, options)
+        Self::to(Source::Sentinel(sentinel), options)
     }
 
     /// Makes a client of the cluster that has these nodes, and others. Each lock is on the node of
@@ -91,9 +98,13 @@ impl<D: Driver> LockClient<D> {
         mut options: Options,
     ) -> Result<Self> {
         options.failover = FAILOVER;
-        let nodes = nodes.into_iter().map(unnamed);
-        let connections = D::to_cluster(nodes.collect::<redis::RedisResult<_>>()?, &options)?;
-        Ok(Self::with(connections, options))
+        let (nodes, hub) = (nodes.into_iter().map(unnamed), D::hub(&options));
+        let cluster = Cluster::new(nodes.collect::<redis::RedisResult<_>>()?, hub.clone())?;
+        Ok(Self::over(
+            Servers::Cluster(Box::new(cluster)),
+            hub,
+            options,
+        ))
     }
 
     /// An exclusive lock. `key` is its name in the server.
@@ -325,6 +336,7 @@ impl<D: Driver, K> Request<D, K> {
         let runtime = D::runtime()?;
         let place = Arc::new(Place {
             token: self.token.clone().unwrap_or_else(new_token),
+            is_callers: self.token.is_some(),
             ..self.place.clone()
         });
         let (engine, ttl) = (&self.engine, self.ttl);
@@ -342,7 +354,7 @@ impl<D: Driver, K> Request<D, K> {
         let granted = engine.run(&mut attempt).instrument(span).await;
         let is_clean = matches!(granted, Ok(Some(_))) || engine.clean_up(&attempt).await;
         // A task may wait for the server. It must not meet another acquire with this token.
-        if is_clean || D::BLOCKS || self.token.is_some() {
+        if is_clean || D::BLOCKS || place.is_callers {
             leftover.disarm();
         } else {
             drop(leftover);

@@ -170,7 +170,7 @@ impl<D: Driver> Once<D> {
         let about = |name| redis::cmd(name).arg(&self.name).take();
         let commands = [about("GET"), about("PTTL")];
         let time = engine.options.answer_time(self.lock.ttl);
-        let answer = match D::send(engine, Batch::of(&self.name, &commands, time)).await {
+        let answer = match engine.send(Batch::of(&self.name, &commands, time)).await {
             Err(error) if class(&error) != Class::Final => return Ok((None, false)),
             answer => answer?,
         };

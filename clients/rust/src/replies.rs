@@ -47,12 +47,8 @@ pub(crate) fn is_unanswered(error: &RedisError) -> bool {
 /// Whether another connection is to be asked next: this one is of no use, or its server may be no
 /// primary. Holds that linger end with a connection, so nothing else closes one.
 pub(crate) fn is_to_leave(error: &RedisError) -> bool {
-    is_unanswered(error) || is_demoted(error) || has_code(error, &["UNBLOCKED", "LOADING"])
-}
-
-/// Whether this server is no primary, or not any more.
-pub(crate) fn is_demoted(error: &RedisError) -> bool {
-    has_code(error, &["READONLY", "MASTERDOWN"])
+    const CODES: [&str; 4] = ["READONLY", "MASTERDOWN", "UNBLOCKED", "LOADING"];
+    is_unanswered(error) || has_code(error, &CODES)
 }
 
 /// Whether the key is no lock of the module: a client that uses `SET NX` holds it.
@@ -63,11 +59,6 @@ pub(crate) fn is_foreign(error: &RedisError) -> bool {
 /// Whether the user lacks a right.
 pub(crate) fn is_refused(error: &RedisError) -> bool {
     has_code(error, &["NOPERM"])
-}
-
-/// Whether a hold on several locks has ended in part.
-pub(crate) fn is_partial(error: &RedisError) -> bool {
-    has_code(error, &["PARTIAL"])
 }
 
 pub(crate) fn has_code(error: &RedisError, codes: &[&str]) -> bool {
@@ -117,7 +108,7 @@ pub(crate) fn binding(fence: u64, answer: RedisResult<Value>) -> Binding {
     match answer {
         Ok(Value::Int(answered)) if u64::try_from(answered) == Ok(fence) => Binding::Bound,
         Ok(Value::Int(_)) => Binding::Over,
-        Err(error) if is_foreign(&error) || is_partial(&error) => Binding::Over,
+        Err(error) if has_code(&error, &["WRONGTYPE", "PARTIAL"]) => Binding::Over,
         _ => Binding::NotBound,
     }
 }

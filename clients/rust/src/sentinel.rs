@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisError, RedisResult, Value};
 
+use crate::driver::Driver;
 use crate::error::Result;
 use crate::replies::is_refused;
-use crate::server::{Batch, Peer, Source, item, unnamed, with_address};
+use crate::server::{Batch, Source, item, unnamed, with_address};
 
 /// The time in which a sentinel that works answers, and the primary as well.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -62,19 +63,17 @@ impl Sentinel {
     /// One that is silent, or that names a server which is, must not take the time of all. So all are
     /// asked for a moment first, and then each for its part of the time. The one that has named the
     /// primary before comes first.
-    pub(crate) async fn primary<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
+    pub(crate) async fn primary<D: Driver>(&self, time: Duration) -> RedisResult<Client> {
         let all = self.sentinels.len();
         let part = time.div_f64(all.max(1) as f64);
         let numbered = self.sentinels.iter().enumerate().cycle();
-        let first = self.first.load(Relaxed);
-        let twice = numbered.skip(first).take(all.saturating_mul(2));
+        let from_first = numbered.skip(self.first.load(Relaxed));
         let mut last = self.nobody();
-        for (before, (number, sentinel)) in twice.enumerate() {
-            let time = if before < all { part.min(MOMENT) } else { part };
+        for (before, (number, sentinel)) in from_first.take(all.saturating_mul(2)).enumerate() {
+            let part = if before < all { part.min(MOMENT) } else { part };
             // This call may have no time for the next one.
             self.first.store(number.wrapping_add(1), Relaxed);
-            let (turn, named) = (P::Turn::default(), self.named_by::<P>(sentinel, time));
-            match P::alone(&turn, time, named).await {
+            match D::in_time(part, self.named_by::<D>(sentinel, part)).await {
                 Ok(server) => {
                     self.first.store(number, Relaxed);
                     return Ok(server);
@@ -85,7 +84,7 @@ impl Sentinel {
         Err(last)
     }
 
-    async fn named_by<P: Peer>(
+    async fn named_by<D: Driver>(
         &self,
         sentinel: &ConnectionInfo,
         time: Duration,
@@ -93,10 +92,10 @@ impl Sentinel {
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
         let sentinel = Client::open(sentinel.clone())?;
-        let named = ask::<P>(sentinel, question, time).await?;
+        let named = ask::<D>(sentinel, question, time).await?;
         let address = redis::from_redis_value(named).map_err(|_| self.nobody())?;
         let server = Client::open(with_address(&self.like, &address))?;
-        match ask::<P>(server.clone(), redis::cmd("ROLE"), time).await {
+        match ask::<D>(server.clone(), redis::cmd("ROLE"), time).await {
             Ok(role) if item::<String>(&role, 0).as_deref() == Some("master") => Ok(server),
             // A user without the right to ask is not told.
             Err(error) if is_refused(&error) => Ok(server),
@@ -112,8 +111,9 @@ impl Sentinel {
     }
 }
 
-async fn ask<P: Peer>(client: Client, question: Cmd, time: Duration) -> RedisResult<Value> {
+async fn ask<D: Driver>(client: Client, question: Cmd, time: Duration) -> RedisResult<Value> {
     let question = [question];
     let batch = Batch::of(&[], &question, time);
-    P::to(Source::Server(client)).send(batch).await
+    let peer = D::peer(Source::Server(client), None);
+    D::send(&peer, batch).await
 }

@@ -10,6 +10,7 @@ use redis::{
 };
 
 use crate::cluster::Cluster;
+use crate::driver::Driver;
 
 /// The time for a new connection. A server that is there accepts at once.
 pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
@@ -41,27 +42,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Connections to one server.
-pub(crate) trait Peer: Send + Sync + Sized {
-    /// Callers of `alone` take turns by it.
-    type Turn: Default + Send + Sync;
-
-    fn to(source: Source) -> Self;
-
-    /// Sends commands that are answered at once. The answer is that of `answered`.
-    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>>;
-
-    /// Does what one should do at a time, for callers that can wait for each other. Those before it may
-    /// take their time, too.
-    fn alone<T: Send>(
-        _turn: &Self::Turn,
-        _time: Duration,
-        work: impl Future<Output = RedisResult<T>> + Send,
-    ) -> impl Future<Output = RedisResult<T>> + Send {
-        work
-    }
-}
-
 /// The server that connections are made to.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -72,25 +52,25 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) async fn client<P: Peer>(&self, time: Duration) -> RedisResult<Client> {
+    pub(crate) async fn client<D: Driver>(&self, time: Duration) -> RedisResult<Client> {
         match self {
             Self::Server(client) => Ok(client.clone()),
-            Self::Sentinel(sentinel) => sentinel.primary::<P>(time).await,
+            Self::Sentinel(sentinel) => sentinel.primary::<D>(time).await,
         }
     }
 }
 
 /// The server, or the nodes of a cluster, by connections that are used for what is answered at once.
-pub(crate) enum Servers<P: Peer> {
-    One(P),
-    Cluster(Box<Cluster<P>>),
+pub(crate) enum Servers<D: Driver> {
+    One(D::Peer),
+    Cluster(Box<Cluster<D>>),
 }
 
-impl<P: Peer> Servers<P> {
-    /// Sends commands as `Peer::send` does. Returns the node of a cluster that has answered, too.
+impl<D: Driver> Servers<D> {
+    /// Sends commands as `Driver::send` does. Returns the node of a cluster that has answered, too.
     pub(crate) async fn send(&self, batch: Batch<'_>) -> (RedisResult<Value>, Option<Address>) {
         match self {
-            Self::One(server) => (server.send(batch).await, None),
+            Self::One(server) => (D::send(server, batch).await, None),
             Self::Cluster(cluster) => cluster.send(batch).await,
         }
     }

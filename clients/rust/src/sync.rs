@@ -33,25 +33,22 @@
 //! connections. A client that gives up releases its place. Renewals and releases never wait for a
 //! connection that waits.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use std::{fmt, iter};
 
-use redis::{
-    Cmd, Connection, ConnectionInfo, FromRedisValue, RedisResult, ToSingleRedisArg, Value,
-};
+use redis::{Cmd, Connection, FromRedisValue, RedisResult, ToSingleRedisArg, Value};
 
 use crate::acquire::{Attempt, Verdict, Wait};
-use crate::cluster::Cluster;
 use crate::driver::{Driver, Engine, locked};
 use crate::error::{Error, Result};
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::replies::{is_demoted, is_to_leave, is_unanswered};
-use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Servers, Source, answered, rest_for_answer};
+use crate::replies::is_to_leave;
+use crate::server::{Batch, Boxed, CONNECT_TIME, Source, answered, rest_for_answer};
 
 /// Makes locks. One client serves all threads of a program, and a clone is the same client.
 pub type LockClient = crate::locks::LockClient<Blocking>;
@@ -148,29 +145,11 @@ thread_local! {
     static WAKER: Waker = Arc::new(Waits(thread::current())).into();
 }
 
-/// What a future comes to before `end`.
-fn before<T>(end: Instant, mut future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    // A guard may be dropped with its thread.
-    let waker = WAKER.try_with(Waker::clone);
-    let waker = waker.unwrap_or_else(|_| Waker::noop().clone());
-    let mut context = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
-            return Some(done);
-        }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        thread::park_timeout(left);
-    }
-}
-
 /// The result of a future over `Blocking`, which is never pending.
 fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
+    let (mut future, mut context) = (pin!(future), Context::from_waker(Waker::noop()));
     loop {
-        if let Some(done) = before(Instant::now(), future.as_mut()) {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
             return done;
         }
     }
@@ -181,7 +160,8 @@ impl Returns for Blocking {
 }
 
 impl Driver for Blocking {
-    type Connections = Servers<Pool>;
+    type Peer = Pool;
+    type Hub = ();
     type Runtime = ();
 
     const BLOCKS: bool = true;
@@ -194,28 +174,58 @@ impl Driver for Blocking {
         Ok(())
     }
 
-    fn to(source: Source, _: &Options) -> Servers<Pool> {
-        Servers::One(Pool::to(source))
+    fn hub(_: &Options) {}
+
+    fn peer(source: Source, _: Option<()>) -> Pool {
+        let idle = Mutex::default();
+        Pool { source, idle }
     }
 
-    fn to_cluster(nodes: Vec<ConnectionInfo>, _: &Options) -> Result<Servers<Pool>> {
-        let cluster = Cluster::new(nodes, |_, _, _| {})?;
-        Ok(Servers::Cluster(Box::new(cluster)))
-    }
-
-    async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
-        engine.connections.send(batch).await.0
+    fn send<'a>(pool: &'a Pool, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(async move {
+            let start = Instant::now();
+            let idle = locked(&pool.idle).pop();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => {
+                    // However long the command itself may take.
+                    let time = batch.time.min(CONNECT_TIME);
+                    let client = pool.source.client::<Self>(time).await?;
+                    client.get_connection_with_timeout(time)?
+                }
+            };
+            let time = rest_for_answer(start, batch.time);
+            let answer = ask(&mut connection, batch.commands, time);
+            let mut idle = locked(&pool.idle);
+            match &answer {
+                // The others are of the same server, and older. A new one asks who is primary.
+                Err(error) if is_to_leave(error) => idle.clear(),
+                _ if idle.len() < MAX_IDLE => idle.push(connection),
+                _ => {}
+            }
+            answer
+        })
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        let question = attempt.question(Wait::Block);
-        let answer = Self::send(engine, question.batch(attempt.place)).await;
-        attempt.verdict(&question, answer)
+        engine.ask(attempt, Wait::Block).await
     }
 
     async fn within<T: Send>(time: Duration, future: impl Future<Output = T> + Send) -> Option<T> {
-        let now = Instant::now();
-        before(now.checked_add(time).unwrap_or(now), pin!(future))
+        // A guard may be dropped with its thread.
+        let waker = WAKER.try_with(Waker::clone);
+        let waker = waker.unwrap_or_else(|_| Waker::noop().clone());
+        let (mut future, start) = (pin!(future), Instant::now());
+        loop {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return Some(done);
+            }
+            let left = time.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return None;
+            }
+            thread::park_timeout(left);
+        }
     }
 
     fn keep((): &(), keeper: Boxed<'static, ()>) {
@@ -237,42 +247,6 @@ impl Driver for Blocking {
 pub(crate) struct Pool {
     source: Source,
     idle: Mutex<Vec<Connection>>,
-}
-
-impl Peer for Pool {
-    type Turn = ();
-
-    fn to(source: Source) -> Self {
-        let idle = Mutex::default();
-        Self { source, idle }
-    }
-
-    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
-        Box::pin(async move {
-            let start = Instant::now();
-            let idle = locked(&self.idle).pop();
-            let mut connection = match idle {
-                Some(connection) => connection,
-                None => {
-                    // However long the command itself may take.
-                    let time = batch.time.min(CONNECT_TIME);
-                    let client = self.source.client::<Self>(time).await?;
-                    client.get_connection_with_timeout(time)?
-                }
-            };
-            let time = rest_for_answer(start, batch.time);
-            let answer = ask(&mut connection, batch.commands, time);
-            let mut idle = locked(&self.idle);
-            match &answer {
-                // The others are of the same server, and older. A new one asks who is primary.
-                Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
-                Err(error) if is_to_leave(error) => {}
-                _ if idle.len() < MAX_IDLE => idle.push(connection),
-                _ => {}
-            }
-            answer
-        })
-    }
 }
 
 /// Sends commands together, and waits for each answer, `timeout` at most. A late one would be taken

@@ -47,11 +47,6 @@ mod blocking {
         library::LockClient::sentinel(sentinel, options)
     }
 
-    /// Over what the program has of redis-rs.
-    pub(crate) fn of_the_program(url: &str) -> library::LockClient {
-        library::LockClient::new(redis::Client::open(url).unwrap(), Options::default())
-    }
-
     /// Whether it is told within a bound that a hold is over.
     pub(crate) fn is_told(kept: &library::KeepAlive) -> bool {
         kept.wait_lost(common::BOUND)
@@ -108,12 +103,6 @@ mod tasks {
 
     pub(crate) fn sentinel(sentinel: Sentinel, options: Options) -> library::LockClient {
         library::LockClient::sentinel(sentinel, options)
-    }
-
-    pub(crate) fn of_the_program(url: &str) -> library::LockClient {
-        let client = redis::Client::open(url).unwrap();
-        let manager = now(client.get_connection_manager()).unwrap();
-        library::LockClient::with_connection(client, manager, Options::default())
     }
 
     pub(crate) fn is_told(kept: &library::KeepAlive) -> bool {

@@ -1,37 +1,28 @@
 //! Connections that tasks share, and the best way to wait that they and the server have.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::aio::ConnectionLike;
-use redis::{Client, ConnectionInfo, RedisError, RedisResult, Value};
+use redis::{RedisError, RedisResult, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::link::{Origin, Own, shared};
+use super::link::Own;
 use super::listener::{Event, Hub, Subscribed};
 use crate::Error;
 use crate::acquire::{Attempt, PACE, Verdict, Wait};
-use crate::cluster::{Cluster, slot_of, tag_of};
+use crate::cluster::{slot_of, tag_of};
 use crate::driver::{Driver, Engine, locked};
 use crate::error::{Result, names};
 use crate::lease::Grant;
 use crate::locks::Returns;
 use crate::options::Options;
-use crate::replies::{has_code, is_demoted, is_refused, is_unanswered, is_unknown_command};
-use crate::server::{Batch, Boxed, Peer, Servers, Source};
+use crate::replies::{has_code, is_refused, is_unknown_command};
+use crate::server::{Address, Batch, Boxed, Servers, Source};
 
 /// The time after which a task without a connection that waits asks again.
 const POLL: Duration = Duration::from_millis(200);
-
-/// A connection that many tasks use at the same time, as redis-rs has several.
-///
-/// `MultiplexedConnection`, `ConnectionManager` and the cluster's `ClusterConnection` are.
-pub trait SharedConnection: ConnectionLike + Clone + Send + Sync + 'static {}
-
-impl<C: ConnectionLike + Clone + Send + Sync + 'static> SharedConnection for C {}
 
 /// Marks what is awaited, as in [`Guard`](super::Guard).
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +33,8 @@ impl Returns for Tasks {
 }
 
 impl Driver for Tasks {
-    type Connections = Connections;
+    type Peer = Own;
+    type Hub = Arc<Hub>;
     type Runtime = Handle;
 
     const BLOCKS: bool = false;
@@ -56,59 +48,44 @@ impl Driver for Tasks {
         Handle::try_current().map_err(|_| Error::NoRuntime)
     }
 
-    fn to(source: Source, options: &Options) -> Connections {
-        let hub = Hub::new();
-        let own = Own::new(Origin::Server(source.clone()), Some(hub.clone()));
-        Connections::new(Servers::One(own), Some(source), hub, options)
+    fn hub(options: &Options) -> Arc<Hub> {
+        Hub::new(options.max_waiting_connections)
     }
 
-    fn to_cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Connections> {
-        let hub = Hub::new();
-        let listens = hub.clone();
-        let cluster = Cluster::new(nodes, move |node, error, has_moved| {
-            // A node that is silent may still seem to be listened to.
-            if error.is_timeout() {
-                listens.connect_anew(&Some(node.clone()));
-            }
-            if has_moved {
-                listens.subscribe_anew();
-            }
-        })?;
-        let nodes = Servers::Cluster(Box::new(cluster));
-        Ok(Connections::new(nodes, None, hub, options))
+    fn peer(source: Source, hub: Option<Arc<Hub>>) -> Own {
+        Own::new(source, hub)
     }
 
-    async fn send(engine: &Engine<Self>, batch: Batch<'_>) -> RedisResult<Value> {
-        let connections = &engine.connections;
-        match &connections.owners {
-            Some(own) => own.send(batch).await,
-            None => connections.servers.send(batch).await.0,
+    fn send<'a>(own: &'a Own, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
+        Box::pin(own.send(batch))
+    }
+
+    fn turn(hub: &Arc<Hub>) -> impl Future<Output: Send> + Send {
+        hub.turn.lock()
+    }
+
+    fn has_failed(hub: &Arc<Hub>, node: &Address, error: &RedisError) {
+        // A node that is silent may still seem to be listened to.
+        if error.is_timeout() {
+            hub.connect_anew(&Some(node.clone()));
         }
-    }
-
-    async fn follow(engine: &Engine<Self>, batch: Batch<'_>) -> bool {
-        let connections = &engine.connections;
-        connections.owners.is_none() || connections.servers.send(batch).await.0.is_ok()
     }
 
     async fn ask_next(engine: &Engine<Self>, attempt: &mut Attempt<'_>) -> Verdict {
-        if engine.support.is_fallback() || attempt.patience.is_over() {
-            return engine.ask_once(attempt, Wait::No).await;
-        }
-        let connections = &engine.connections;
-        let is_cluster = matches!(connections.servers, Servers::Cluster(_));
-        let hears = engine.support.notify() && (is_cluster || connections.source.is_some());
-        match &connections.source {
-            // A cancelled upgrade gives up its place and keeps its share. A release would end the
-            // share, and a request as a reader ends the place only while nobody listens there.
-            _ if attempt.lease.is_some() => engine.ask_once(attempt, Wait::Keep).await,
+        // The fallback has no other way. A cancelled upgrade gives up its place and keeps its share: a
+        // release would end the share, and a request as a reader ends the place only while nobody
+        // listens there.
+        let polls = engine.support.is_fallback() || attempt.lease.is_some();
+        let hears = engine.support.notify();
+        match &engine.servers {
+            _ if polls || attempt.patience.is_over() => engine.ask(attempt, Wait::Keep).await,
             // A free lock needs neither a subscription nor a connection that blocks.
-            _ if attempt.is_first && !(hears && connections.hub.is_up()) => {
-                engine.ask_once(attempt, Wait::No).await
+            _ if attempt.is_first && !(hears && engine.hub.is_up()) => {
+                engine.ask(attempt, Wait::No).await
             }
             _ if hears => engine.ask_notified(attempt).await,
-            Some(source) => engine.ask_blocking(attempt, source).await,
-            None => engine.ask_once(attempt, Wait::Keep).await,
+            Servers::One(own) => engine.ask_blocking(attempt, &own.source).await,
+            Servers::Cluster(_) => engine.ask(attempt, Wait::Keep).await,
         }
     }
 
@@ -127,7 +104,7 @@ impl Driver for Tasks {
     }
 
     fn settle(engine: &Engine<Self>, runtime: &Handle, work: Boxed<'static, ()>) {
-        let left = engine.connections.left.subscribe();
+        let left = engine.hub.left.subscribe();
         let work = async move {
             work.await;
             drop(left);
@@ -136,59 +113,12 @@ impl Driver for Tasks {
     }
 }
 
-/// All connections of a client.
-pub(crate) struct Connections {
-    /// A server's is the client's or the program's.
-    servers: Servers<Own>,
-    /// Where connections that listen or block are made, unless it is a cluster.
-    source: Option<Source>,
-    /// Where the program could keep the others from answering.
-    owners: Option<Own>,
-    hub: Arc<Hub>,
-    /// As many connections may block at a time.
-    waiting: Semaphore,
-    idle: Mutex<Vec<Own>>,
-    left: watch::Sender<()>,
-}
-
-impl Connections {
-    fn new(
-        servers: Servers<Own>,
-        source: Option<Source>,
-        hub: Arc<Hub>,
-        options: &Options,
-    ) -> Self {
-        let permits = options.max_waiting_connections.min(Semaphore::MAX_PERMITS);
-        Self {
-            servers,
-            source,
-            owners: None,
-            hub,
-            waiting: Semaphore::new(permits),
-            idle: Mutex::default(),
-            left: watch::Sender::new(()),
-        }
-    }
-
-    /// Without a client a waiter asks again and again.
-    pub(super) fn borrowed(
-        connection: impl SharedConnection,
-        client: Option<Client>,
-        options: &Options,
-    ) -> Self {
-        let hub = Hub::new();
-        let programs = Own::new(Origin::Program(shared(connection)), Some(hub.clone()));
-        let source = client.map(Source::Server);
-        Self {
-            owners: source.clone().map(Own::to),
-            ..Self::new(Servers::One(programs), source, hub, options)
-        }
-    }
-
+impl Engine<Tasks> {
     /// Listens for a key at the server that has it, as far as is known, unless it does.
     async fn listen(&self, key: &[u8], time: Duration) -> RedisResult<Subscribed> {
-        match (&self.servers, &self.source) {
-            (Servers::Cluster(cluster), _) => {
+        match &self.servers {
+            Servers::One(own) => self.hub.ready(None, None, &own.source, time).await,
+            Servers::Cluster(cluster) => {
                 let slot = slot_of(key);
                 let owner = cluster.owner(slot, time).await?;
                 let (source, node) = (cluster.source(&owner)?, Some(owner.clone()));
@@ -197,32 +127,16 @@ impl Connections {
                     cluster.learn_from(&owner, error);
                 })
             }
-            (_, Some(source)) => self.hub.ready(None, None, source, time).await,
-            (_, None) => Err((redis::ErrorKind::Client, "nothing listens").into()),
         }
     }
 
     pub(super) async fn shutdown(&self) {
-        self.left.closed().await;
+        self.hub.left.closed().await;
         self.hub.close();
-        locked(&self.idle).clear();
         match &self.servers {
             Servers::One(own) => own.close().await,
             Servers::Cluster(cluster) => cluster.close(),
         }
-        if let Some(own) = &self.owners {
-            own.close().await;
-        }
-    }
-}
-
-impl Engine<Tasks> {
-    /// Asks without waiting for longer than an answer takes.
-    async fn ask_once(&self, attempt: &mut Attempt<'_>, wait: Wait<'_>) -> Verdict {
-        let question = attempt.question(wait);
-        let asking = self.connections.servers.send(question.batch(attempt.place));
-        let (answer, _) = asking.await;
-        attempt.verdict(&question, answer)
     }
 
     /// Asks with NOTIFY, and listens until something is heard, the subscription is lost or a slice
@@ -231,16 +145,15 @@ impl Engine<Tasks> {
         let slice = attempt.patience.bounded(self.options.slice);
         let time = self.options.reach(Duration::ZERO).max(PACE).min(slice);
         let (start, time) = (Instant::now(), attempt.bounded(time));
-        let connections = &self.connections;
-        let subscribed = match connections.listen(attempt.place.key(), time).await {
+        let subscribed = match self.listen(attempt.place.key(), time).await {
             Ok(subscribed) => subscribed,
             Err(error) if cannot_listen(&error) => return self.without_notify(&error),
             Err(error) => return attempt.has_failed(error, start),
         };
         // It listens before it asks.
-        let mut listener = connections.hub.listen(attempt.place);
+        let mut listener = self.hub.listen(attempt.place);
         let question = attempt.question(Wait::Notify(&subscribed.channel));
-        let asking = connections.servers.send(question.batch(attempt.place));
+        let asking = self.servers.send(question.batch(attempt.place));
         let (answer, node) = asking.await;
         let verdict = match answer {
             Err(error) if is_notify_refused(&error) => self.without_notify(&error),
@@ -253,6 +166,9 @@ impl Engine<Tasks> {
             verdict => return verdict,
         }
         let sent = question.sent;
+        // A node that was the primary hears what the primary publishes, and a message for a token of
+        // the caller's own may be that of an earlier hold.
+        let is_hint = node.is_some() || attempt.place.is_callers;
         let mut slice = attempt.patience.bounded(self.options.slice);
         // With LINGER the wait ends with the connection that asked, and no message says so.
         if self.options.linger.is_some() {
@@ -260,17 +176,15 @@ impl Engine<Tasks> {
         }
         tokio::select! {
             Ok(event) = listener.events.recv() => match event {
-                // It is a hint: a node that was the primary hears what the primary publishes.
-                Event::Granted(_) if node.is_some() => Verdict::AskAgain(Duration::ZERO),
-                Event::Granted(fence) => Verdict::Granted(Grant { fence, sent }),
-                Event::AskAgain(pause) => Verdict::AskAgain(pause),
+                Event::Granted(fence) if !is_hint => Verdict::Granted(Grant { fence, sent }),
+                Event::Granted(_) | Event::AskAgain => Verdict::AskAgain(Duration::ZERO),
                 Event::Cancelled => Verdict::Failed(Error::Cancelled),
                 Event::Deadlock => Verdict::Failed(Error::Deadlock(
                     "the server refused the wait while it was going on".to_owned(),
                 )),
             },
             // The answer to the next request tells what was missed.
-            _ = timeout(slice, connections.hub.ended(subscribed.number)) => {
+            _ = timeout(slice, self.hub.ended(subscribed.number)) => {
                 Verdict::AskAgain(Duration::ZERO)
             }
         }
@@ -284,22 +198,16 @@ impl Engine<Tasks> {
     /// Waits for a slice on a connection that blocks. Asks at intervals while there are too many of
     /// them.
     async fn ask_blocking(&self, attempt: &mut Attempt<'_>, source: &Source) -> Verdict {
-        let connections = &self.connections;
         let time = attempt.patience.bounded(POLL);
-        let Ok(Ok(_permit)) = timeout(time, connections.waiting.acquire()).await else {
-            return self.ask_once(attempt, Wait::Keep).await;
+        let Ok(Ok(_permit)) = timeout(time, self.hub.waiting.acquire()).await else {
+            return self.ask(attempt, Wait::Keep).await;
         };
-        let idle = locked(&connections.idle).pop();
-        let own = idle.unwrap_or_else(|| Own::to(source.clone()));
+        let idle = locked(&self.hub.idle).pop();
+        let own = idle.unwrap_or_else(|| Own::new(source.clone(), None));
         let question = attempt.question(Wait::Block);
         // If this future is dropped here, the connection is closed, and the server ends the wait.
         let answer = own.send(question.batch(attempt.place)).await;
-        let mut idle = locked(&connections.idle);
-        match &answer {
-            // The others are of the same server, and older.
-            Err(error) if is_unanswered(error) || is_demoted(error) => idle.clear(),
-            _ => idle.push(own),
-        }
+        locked(&self.hub.idle).push(own);
         attempt.verdict(&question, answer)
     }
 }

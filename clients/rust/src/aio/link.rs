@@ -1,7 +1,5 @@
 //! How connections are made, and made anew.
 
-use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -11,11 +9,12 @@ use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, ProtocolVersion, PushInfo, RedisResult, Value,
 };
 use tokio::sync::{Mutex, mpsc};
-use tokio::time::timeout;
 
+use super::driver::Tasks;
 use super::listener::Hub;
+use crate::driver::Driver;
 use crate::replies::is_to_leave;
-use crate::server::{Batch, Boxed, CONNECT_TIME, Peer, Source, answered, rest_for_answer};
+use crate::server::{Batch, CONNECT_TIME, Source, answered, rest_for_answer};
 
 /// Makes a connection whose answers may take as long as they like, or one that listens.
 pub(super) async fn connect(
@@ -35,21 +34,10 @@ pub(super) async fn connect(
     connecting.await
 }
 
-/// Sends commands together, as `answered` says, over a connection that tasks share.
-pub(super) type Shared =
-    Arc<dyn for<'a> Fn(&'a [Cmd]) -> Boxed<'a, RedisResult<Value>> + Send + Sync>;
-
-/// Where a shared connection comes from.
-pub(super) enum Origin {
-    Server(Source),
-    /// The program's, which reconnects by itself if it does at all.
-    Program(Shared),
-}
-
 /// A shared connection, made anew after a failure.
-pub(super) struct Own {
-    from: Origin,
-    current: Mutex<Option<Shared>>,
+pub(crate) struct Own {
+    pub(super) source: Source,
+    current: Mutex<Option<Arc<MultiplexedConnection>>>,
     /// The one before was refused or cut.
     has_left: AtomicBool,
     /// Is told when a connection takes the place of one that was refused or cut, as it may be to
@@ -58,9 +46,9 @@ pub(super) struct Own {
 }
 
 impl Own {
-    pub(super) fn new(from: Origin, hub: Option<Arc<Hub>>) -> Self {
+    pub(super) fn new(source: Source, hub: Option<Arc<Hub>>) -> Self {
         Self {
-            from,
+            source,
             current: Mutex::default(),
             has_left: AtomicBool::new(false),
             hub,
@@ -68,7 +56,7 @@ impl Own {
     }
 
     /// The present connection, or a new one. A short time for an answer leaves a second for that.
-    async fn connection(&self, time: Duration) -> RedisResult<Shared> {
+    async fn connection(&self, time: Duration) -> RedisResult<Arc<MultiplexedConnection>> {
         let time = time.clamp(Duration::from_secs(1), CONNECT_TIME);
         let connecting = async {
             // One task connects, and the others wait for it.
@@ -76,12 +64,8 @@ impl Own {
             if let Some(connection) = &*current {
                 return Ok(connection.clone());
             }
-            let connection = match &self.from {
-                Origin::Server(source) => {
-                    shared(connect(source.client::<Self>(time).await?, None).await?)
-                }
-                Origin::Program(shared) => shared.clone(),
-            };
+            let client = self.source.client::<Tasks>(time).await?;
+            let connection = Arc::new(connect(client, None).await?);
             match &self.hub {
                 Some(hub) if self.has_left.swap(false, Relaxed) => hub.connect_anew(&None),
                 _ => {}
@@ -89,7 +73,25 @@ impl Own {
             *current = Some(connection.clone());
             Ok(connection)
         };
-        within(time, connecting).await
+        Tasks::in_time(time, connecting).await
+    }
+
+    pub(super) async fn send(&self, batch: Batch<'_>) -> RedisResult<Value> {
+        let start = Instant::now();
+        let connection = self.connection(batch.time).await?;
+        let time = rest_for_answer(start, batch.time);
+        let answer = Tasks::in_time(time, ask(&connection, batch.commands)).await;
+        if let Err(error) = &answer
+            && is_to_leave(error)
+        {
+            let mut current = self.current.lock().await;
+            let is_present = |present: &mut Arc<_>| Arc::ptr_eq(present, &connection);
+            // A server that is no longer primary is not asked again: a new one asks who is.
+            if current.take_if(is_present).is_some() {
+                self.has_left.fetch_or(!error.is_timeout(), Relaxed);
+            }
+        }
+        answer
     }
 
     pub(super) async fn close(&self) {
@@ -97,71 +99,13 @@ impl Own {
     }
 }
 
-impl Peer for Own {
-    type Turn = Mutex<()>;
-
-    fn to(source: Source) -> Self {
-        Self::new(Origin::Server(source), None)
-    }
-
-    fn send<'a>(&'a self, batch: Batch<'a>) -> Boxed<'a, RedisResult<Value>> {
-        Box::pin(async move {
-            let start = Instant::now();
-            let connection = self.connection(batch.time).await?;
-            let time = rest_for_answer(start, batch.time);
-            let answer = within(time, connection(batch.commands)).await;
-            if let Err(error) = &answer
-                && is_to_leave(error)
-            {
-                let mut current = self.current.lock().await;
-                let is_present = |present: &mut Shared| Arc::ptr_eq(present, &connection);
-                // A server that is no longer primary is not asked again: a new one asks who is.
-                if current.take_if(is_present).is_some() {
-                    self.has_left.fetch_or(!error.is_timeout(), Relaxed);
-                }
-            }
-            answer
-        })
-    }
-
-    async fn alone<T: Send>(
-        turn: &Mutex<()>,
-        time: Duration,
-        work: impl Future<Output = RedisResult<T>> + Send,
-    ) -> RedisResult<T> {
-        let waiting = async {
-            let _turn = turn.lock().await;
-            work.await
-        };
-        within(time, waiting).await
-    }
-}
-
-pub(super) fn shared(connection: impl ConnectionLike + Clone + Send + Sync + 'static) -> Shared {
-    Arc::new(move |commands| Box::pin(ask(connection.clone(), commands)))
-}
-
-async fn ask(mut connection: impl ConnectionLike, commands: &[Cmd]) -> RedisResult<Value> {
-    // A connection of a cluster follows a redirection of one command, and of no pipeline.
-    if let [command] = commands {
-        let answer = connection.req_packed_command(command).await?;
-        return answer.extract_error();
-    }
+/// Sends commands together, as `answered` says.
+async fn ask(connection: &MultiplexedConnection, commands: &[Cmd]) -> RedisResult<Value> {
+    let mut connection = connection.clone();
     let mut pipeline = Pipeline::with_capacity(commands.len());
     for command in commands {
         pipeline.add_command(command.clone());
     }
     let asking = connection.req_packed_commands(&pipeline, 0, commands.len());
     answered(asking.await?)
-}
-
-/// An error of the connection if `time` passes first.
-pub(super) async fn within<T>(
-    time: Duration,
-    future: impl Future<Output = RedisResult<T>>,
-) -> RedisResult<T> {
-    match timeout(time, future).await {
-        Ok(answer) => answer,
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-    }
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, RedisResult, Value};
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, broadcast, mpsc, watch};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, Semaphore, broadcast, mpsc, watch};
 use tokio::time::timeout;
 
-use super::link::{Own, connect, within};
-use crate::acquire::PACE;
+use super::driver::Tasks;
+use super::link::{Own, connect};
 use crate::command::Place;
-use crate::driver::locked;
+use crate::driver::{Driver, locked};
 use crate::replies::is_unanswered;
 use crate::server::{Address, CONNECT_TIME, Source};
 
@@ -37,8 +37,9 @@ pub(super) struct Subscribed {
     pub(super) node: Node,
 }
 
-/// Dispatches the messages of the channels of one client, which are its alone.
-pub(super) struct Hub {
+/// Dispatches the messages of the channels of one client, which are its alone. And what else its tasks
+/// share.
+pub(crate) struct Hub {
     /// With `:` and a tag behind it in a cluster.
     channel: String,
     /// More than one at a place only where a token of the caller's own is used twice.
@@ -47,6 +48,13 @@ pub(super) struct Hub {
     lines: Mutex<HashMap<Node, Arc<Line>>>,
     /// How many subscriptions have ended. Their waiters ask again.
     ends: watch::Sender<u64>,
+    /// Without NOTIFY as many connections may block at a time, and these may block next.
+    pub(super) waiting: Semaphore,
+    pub(super) idle: Mutex<Vec<Own>>,
+    /// That of the task which asks for a cluster's slots.
+    pub(super) turn: AsyncMutex<()>,
+    /// Each task that does what a drop has left listens to it.
+    pub(super) left: watch::Sender<()>,
 }
 
 /// The connection that listens to a node, and what it has subscribed to. One task connects or
@@ -60,12 +68,16 @@ struct Line {
 }
 
 impl Hub {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(waiting: usize) -> Arc<Self> {
         Arc::new(Self {
             channel: format!("redis-lock:{}", uuid::Uuid::new_v4().simple()),
             listeners: Mutex::default(),
             lines: Mutex::default(),
             ends: watch::Sender::new(0),
+            waiting: Semaphore::new(waiting.min(Semaphore::MAX_PERMITS)),
+            idle: Mutex::default(),
+            turn: AsyncMutex::default(),
+            left: watch::Sender::new(()),
         })
     }
 
@@ -110,7 +122,7 @@ impl Hub {
                 node,
             })
         };
-        within(time, subscribing).await
+        Tasks::in_time(time, subscribing).await
     }
 
     /// Returns when a subscription has ended since that number.
@@ -119,8 +131,9 @@ impl Hub {
         let _ = ends.wait_for(|now| *now != number).await;
     }
 
-    /// Those that wait subscribe again where their keys are now, and ask again.
-    pub(super) fn subscribe_anew(&self) {
+    /// Those that wait subscribe again where their keys are now, and ask again. A node says so to
+    /// those that listen for a slot that leaves it.
+    fn subscribe_anew(&self) {
         self.ends.send_modify(|ends| *ends = ends.wrapping_add(1));
     }
 
@@ -166,6 +179,7 @@ impl Hub {
     /// Ends all connections. The next one that waits makes another.
     pub(super) fn close(&self) {
         self.end(|_, _| true);
+        locked(&self.idle).clear();
     }
 
     async fn connect(
@@ -179,7 +193,7 @@ impl Hub {
         }
         let (sender, pushes) = mpsc::unbounded_channel();
         let connecting = async {
-            let client = source.client::<Own>(CONNECT_TIME).await?;
+            let client = source.client::<Tasks>(CONNECT_TIME).await?;
             connect(client, Some(sender)).await
         };
         let connection = connecting.await.inspect_err(|error| {
@@ -268,8 +282,8 @@ pub(super) enum Event {
     Granted(u64),
     Deadlock,
     Cancelled,
-    /// The answer to the next request, after the pause, tells what it means.
-    AskAgain(Duration),
+    /// The answer to the next request tells what it means.
+    AskAgain,
 }
 
 /// Reads a message of the module's, and the place that it is about. Keys and tokens are any bytes,
@@ -285,9 +299,8 @@ fn read(message: &[u8]) -> Option<(Heard, Event)> {
         b"granted" => return None,
         b"deadlock" => Event::Deadlock,
         b"cancelled" => Event::Cancelled,
-        // The client's own clock decides whether its time is over.
-        b"timeout" | b"result" => Event::AskAgain(Duration::ZERO),
-        _ => Event::AskAgain(PACE),
+        // As with "timeout": the client's own clock decides whether its time is over.
+        _ => Event::AskAgain,
     };
     Some(((key.to_vec(), token.to_vec()), event))
 }

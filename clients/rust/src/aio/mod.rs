@@ -33,6 +33,9 @@
 //! the server. Tasks beyond that number ask again from time to time. [`Options::on_fallback`] is
 //! told once.
 //!
+//! [`Options::max_waiting_connections`]: crate::Options::max_waiting_connections
+//! [`Options::on_fallback`]: crate::Options::on_fallback
+//!
 //! # Cancellation, drops and the end
 //!
 //! Each future here can be dropped at any time. A dropped acquire gives up its place, and releases
@@ -50,13 +53,11 @@ mod listener;
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, FromRedisValue, ToSingleRedisArg};
+use redis::{FromRedisValue, ToSingleRedisArg};
 
 use crate::error::{Error, Result};
-use crate::options::Options;
-use driver::Connections;
 
-pub use driver::{SharedConnection, Tasks};
+pub use driver::Tasks;
 
 /// Makes locks. One client serves all tasks of a program, and a clone is the same client.
 pub type LockClient = crate::locks::LockClient<Tasks>;
@@ -76,44 +77,12 @@ pub type Guard = crate::guard::Guard<Tasks>;
 pub type KeepAlive = crate::keeper::KeepAlive<Tasks>;
 
 impl LockClient {
-    /// Makes a client that asks for locks over the program's connection. `client` makes the one that
-    /// listens, and the one that renews and releases: whatever the program does with its own.
-    ///
-    /// Take a `ConnectionManager`: a `MultiplexedConnection` that failed once fails for ever.
-    ///
-    /// ```no_run
-    /// # use redis_lock_client::{Options, aio::LockClient};
-    /// # async fn example() -> redis_lock_client::Result<()> {
-    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
-    /// let connection = client.get_connection_manager().await?;
-    /// let locks = LockClient::with_connection(client, connection, Options::default());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn with_connection(
-        client: Client,
-        connection: impl SharedConnection,
-        options: Options,
-    ) -> Self {
-        let connections = Connections::borrowed(connection, Some(client), &options);
-        Self::with(connections, options)
-    }
-
-    /// Makes a client that has the program's connection only.
-    ///
-    /// Nothing listens, so a waiter asks again every 50 ms. Its place in the queue is kept
-    /// meanwhile. Renewals wait for what else the program sends.
-    pub fn polling(connection: impl SharedConnection, options: Options) -> Self {
-        let connections = Connections::borrowed(connection, None, &options);
-        Self::with(connections, options)
-    }
-
     /// Waits until all is released that dropped guards and futures have left, and closes the
     /// connections of the client. Call it at the end of `main`: a runtime that ends drops its tasks.
     ///
     /// What guards hold stays theirs. A client can be used after this, and connects again.
     pub async fn shutdown(&self) {
-        self.engine.connections.shutdown().await;
+        self.engine.shutdown().await;
     }
 
     /// Runs a job unless somebody runs it now, or ran it less than `at_least` ago. `None` if it did

@@ -7,7 +7,7 @@ use std::time::Instant;
 use redis_lock_client::{Error, Options, Sentinel};
 
 use super::common::{Admin, BOUND, Cluster, Proxy, Sentinels, Server, eventually};
-use super::{LISTENS, cluster, library, ms, now, of_the_program, open, sentinel};
+use super::{LISTENS, cluster, library, ms, now, open, sentinel};
 
 fn has_role(server: &mut Admin, role: &str) -> bool {
     let answer = server.ask(&["ROLE"]);
@@ -155,6 +155,13 @@ fn cluster_locks_are_spread_by_key() {
     let start = Instant::now();
     assert!(now(locks.lock(&keys[0]).try_lock()).is_err());
     assert!(start.elapsed() < ms(15_000));
+    // Nobody waits for the others while all nodes are silent.
+    servers.nodes.iter().for_each(Server::freeze);
+    let start = Instant::now();
+    let asking = || now(locks.lock("k").lock_timeout(ms(10))).unwrap_err();
+    thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(asking))));
+    assert!(start.elapsed() < ms(20_000), "{:?}", start.elapsed());
+    servers.nodes.iter().for_each(Server::thaw);
 }
 
 /// A node that is there and silent, which no connection tells.
@@ -216,10 +223,9 @@ fn planned_failover_behind_one_address() {
     let old = Server::start();
     let new = Server::start_with(&["--replicaof", "127.0.0.1", &old.port.to_string()]);
     let proxy = Proxy::to(old.port);
-    let [owner, holders] = [(); 2].map(|()| open(proxy.url(), Options::default()));
-    let programs = of_the_program(&proxy.url());
+    let [one, other, holders] = [(); 3].map(|()| open(proxy.url(), Options::default()));
     let (mut replica, mut primary) = (old.admin(), new.admin());
-    for locks in [&owner, &programs] {
+    for locks in [&one, &other] {
         waits_for((locks, &holders), &mut replica, "k");
     }
     let to = ["FAILOVER", "TO", "127.0.0.1", &new.port.to_string()];
@@ -228,9 +234,9 @@ fn planned_failover_behind_one_address() {
     eventually("there is a new primary", || {
         has_role(&mut primary, "master") && has_role(&mut replica, "slave")
     });
-    // A pool of the program's closes what an old primary has; the connection that listens is no part of it.
+    // The connection that listens stays.
     replica.run(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    for locks in [&owner, &programs, &owner, &programs] {
+    for locks in [&one, &other, &one, &other] {
         waits_for((locks, &holders), &mut primary, "k");
     }
 }
@@ -255,9 +261,12 @@ fn silent_sentinel_keeps_nobody_from_a_lock_or_a_renewal() {
     let named = Sentinel::new([silent_url, answers], "locks").unwrap();
     let locks = sentinel(named, Options::default().ttl(ms(6_000)));
     let mut primary = sentinels.servers[0].admin();
+    let begin = Instant::now();
     // At the same moment, as one of them finds the primary for all.
     let held = ["one", "other"].map(|key| waiter(&locks, key));
     let held = held.map(|held| held.join().unwrap());
+    // Each of the two has a second, but for the first round.
+    assert!(begin.elapsed() < ms(1_000), "{:?}", begin.elapsed());
     let kept = held.each_ref().map(library::Guard::keep_alive);
     let ends = held.each_ref().map(library::Guard::valid_until);
     cut(&mut primary);
