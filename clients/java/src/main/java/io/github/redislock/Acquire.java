@@ -32,9 +32,6 @@ final class Acquire {
         /** Without a grant. */
         volatile boolean isAnswered;
 
-        /** Whether the server has answered that it is not granted. */
-        boolean isRefused;
-
         /** Once, as another one may have the connection after that. */
         void close(boolean usable) {
             if (line != null && !closed.getAndSet(true)) {
@@ -47,9 +44,6 @@ final class Acquire {
 
     /** What a failover may take, for a waiter whose wait has no end. */
     static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
-
-    /** How long is long enough for the server to notice that a connection was closed. */
-    private static final int LEAVE_TRIES = 100;
 
     /** The longest wait for the first answer of a server that was out of reach. */
     static final long FIRST_SLICE_MS = 1_000;
@@ -73,6 +67,9 @@ final class Acquire {
     /** What the thread that waits is to do; null where there is none. */
     private final BlockingQueue<Runnable> steps;
 
+    /** Asks: the thread that waits, or where there is none whoever plans it, as nothing blocks. */
+    private final Executor thread;
+
     private final CompletableFuture<Hold> result = new CompletableFuture<>();
     private final Consumer<String> span;
 
@@ -88,6 +85,9 @@ final class Acquire {
 
     /** The first that the server may have granted by. */
     private volatile Asked first;
+
+    /** Whether it is granted, and asked for only by the connection that stays. */
+    private volatile boolean binds;
 
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
@@ -122,10 +122,11 @@ final class Acquire {
         this.reader = reader;
         this.owner = owned && claim.result() == null ? Thread.currentThread() : null;
         this.steps = owned ? new LinkedBlockingQueue<>() : null;
+        this.thread = owned ? steps::add : Runnable::run;
         this.waitNanos = Math.max(0, Math.min(waitNanos, ENDLESS));
         this.deadlineNanos = System.nanoTime() + this.waitNanos;
         this.giveUpNanos = deadlineNanos + engine.options.patienceNanos();
-        this.span = engine.telemetry.waits(claim);
+        this.span = engine.telemetry.begins("redis_lock.wait", claim, 0);
     }
 
     /** What is held then, or null when the lock could not be had in time. */
@@ -137,11 +138,7 @@ final class Acquire {
             Future<?> end = engine.later(waitNanos, this::timeOut);
             result.whenComplete((hold, failed) -> end.cancel(false));
         }
-        if (steps == null) {
-            ask();
-        } else {
-            plan(0);
-        }
+        thread.execute(this::ask);
         return result;
     }
 
@@ -190,22 +187,16 @@ final class Acquire {
 
     /** Asks again after that. */
     synchronized void plan(long delayNanos) {
-        if (over) {
-            return;
-        }
-        next.cancel(false);
-        if (steps == null) {
-            next = engine.later(delayNanos, this::ask);
-        } else if (delayNanos > 0) {
-            next = engine.at(delayNanos, () -> steps.add(this::ask));
-        } else {
-            steps.add(this::ask);
+        if (!over) {
+            next.cancel(false);
+            next = engine.at(delayNanos, () -> thread.execute(this::ask));
         }
     }
 
     private void ask() {
         Asked ask = new Asked();
-        long leftNanos = deadlineNanos - ask.sentNanos;
+        long leftNanos = binds ? 0 : deadlineNanos - ask.sentNanos;
+        binds = false;
         boolean told = leftNanos > 0 && engine.listener != null && engine.listener.hears();
         boolean waitsHere = told || leftNanos > 0 && engine.fallback.isChosen();
         synchronized (this) {
@@ -216,7 +207,7 @@ final class Acquire {
                 fail(closed());
                 return;
             }
-            if (leftNanos <= 0 && last != null && last.isRefused) {
+            if (leftNanos <= 0 && last != null && last.isAnswered && outOfReachSince == 0) {
                 giveUp();
                 return;
             }
@@ -288,7 +279,6 @@ final class Acquire {
 
     /** The server has answered that it is not granted: asks again, unless the time is over. */
     private void notNow(long pauseNanos) {
-        last.isRefused = true;
         outOfReachSince = 0;
         uncertain = false;
         long leftNanos = deadlineNanos - System.nanoTime();
@@ -401,32 +391,21 @@ final class Acquire {
 
     /**
      * It was granted at any moment since it was asked for. After a long wait the lease is begun
-     * anew, which also tells if it is over. One that lingers is bound to the connection that stays
-     * before the one of its wait may be closed.
+     * anew, which also tells if it is over. One that lingers is asked for once more, which binds it
+     * to the connection that stays.
      */
     private void granted(Asked ask, long fence, byte[] early) {
         long now = System.nanoTime();
         synchronized (this) {
             uncertain = true;
-        }
-        if (ask.line != null && engine.lingerMs() >= 0) {
-            Lease.Pulse none = new Lease.Pulse();
-            Lease.Pulse kept = engine.driver.pulse;
-            engine.send(Request.acquiring(claim.held(), token, ttlMs, engine.options))
-                    .whenComplete((reply, failed) -> {
-                        ask.close(true);
-                        if (failed == null && reply == null) {
-                            // Not now, so the next renewal does it.
-                            deliver(fence, early, ask.sentNanos, none);
-                        } else if (failed == null && reply.equals(fence)) {
-                            deliver(fence, early, now, kept);
-                        } else {
-                            begunAnew();
-                        }
-                    });
-            return;
+            placed = true;
         }
         ask.close(true);
+        if (ask.line != null && engine.lingerMs() >= 0 && !over) {
+            binds = true;
+            plan(0);
+            return;
+        }
         if (now - ask.sentNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
             deliver(fence, early, ask.sentNanos, ask.pulse);
             return;
@@ -474,12 +453,14 @@ final class Acquire {
         if (reader != null && !same) {
             engine.keeper.lose(reader, Keeper.NO_WRITER);
         }
-        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
+        // In the fallback it does not linger.
+        Lease lease = new Lease(System::nanoTime, fence == 0 ? -1 : engine.lingerMs());
         Hold hold = same ? reader : new Hold(claim.held(), owner, token, fence, lease);
         hold.renewed |= renewed;
         hold.lease.begin(first.sentNanos, sentNanos, ttlMs);
         hold.lease.bind(pulse);
-        hold.whenOver = same ? hold.whenOver : engine.telemetry.holds(hold.claim, fence);
+        hold.whenOver =
+                same ? hold.whenOver : engine.telemetry.begins("redis_lock.hold", claim, fence);
         return hold;
     }
 
@@ -514,10 +495,8 @@ final class Acquire {
             }
         }
         return (unanswered || placed ? leave(unanswered) : Engine.done(null))
-                .handle((left, outOfReach) -> {
-                    news.run(); // Out of reach the lease or the grace ends it.
-                    return null;
-                });
+                // Out of reach the lease or the grace ends it.
+                .whenComplete((left, outOfReach) -> news.run());
     }
 
     private boolean isUnderWay() {
@@ -536,32 +515,14 @@ final class Acquire {
         return ended;
     }
 
-    /** A server reads its connections in no order: what has no answer may be behind the release. */
-    private CompletableFuture<?> leave(boolean unanswered) {
-        if (reader != null && !reader.isOver()) {
-            return leaveAsReader(LEAVE_TRIES);
-        }
-        return engine.giveUp(claim, token, 0)
-                .thenCompose(found -> unanswered && !found
-                        ? engine.giveUp(claim, token, 0)
-                        : Engine.done(found));
-    }
-
     /**
-     * The server may not have noticed the closed connection yet, and then grants to a reader that
-     * wants to become the writer.
+     * Twice where the server may have a request yet that had no answer: it reads its connections in
+     * no order, and one that is closed waits on until it has noticed that.
      */
-    private CompletableFuture<Void> leaveAsReader(int tries) {
-        return engine.isWaiting(claim.name(), token)
-                .thenCompose(waits -> engine.keeper
-                        .restoreReader(reader, Keeper.NO_WRITER)
-                        .thenCompose(held -> {
-                            if (!waits || !held || tries == 0 || engine.closed) {
-                                return Engine.done(null);
-                            }
-                            Executor soon = task -> engine.later(Engine.PACE_NANOS / 10, task);
-                            return CompletableFuture.runAsync(() -> {}, soon)
-                                    .thenCompose(any -> leaveAsReader(tries - 1));
-                        }));
+    private CompletableFuture<?> leave(boolean unanswered) {
+        CompletableFuture<Boolean> left = reader != null && !reader.isOver()
+                ? engine.keeper.restoreReader(reader, Keeper.NO_WRITER)
+                : engine.giveUp(claim, token, 0);
+        return unanswered ? left.thenCompose(any -> leave(false)) : left;
     }
 }

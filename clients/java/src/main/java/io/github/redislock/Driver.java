@@ -93,9 +93,9 @@ abstract class Driver implements AutoCloseable {
         return 0;
     }
 
-    /** Why a hold cannot be bound to a connection; null where it can be. */
-    String whyNoLinger() {
-        return null;
+    /** Whether one connection stays, so that holds can be bound to it. */
+    boolean keepsOne() {
+        return true;
     }
 
     @Override

@@ -59,8 +59,10 @@ final class Engine implements AutoCloseable {
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
         keeper = new Keeper(this);
         try {
-            if (options.linger().isPresent() && driver.whyNoLinger() != null) {
-                throw new IllegalArgumentException(driver.whyNoLinger());
+            if (options.linger().isPresent() && !driver.keepsOne()) {
+                throw new IllegalArgumentException("linger binds a hold to one connection, which a"
+                        + " cluster and a UnifiedJedis lack: use RedisLockClient.connect, a"
+                        + " JedisPool or Lettuce");
             }
             listener = told ? new Listener(this) : null;
             driver.news = this::reconnected;
@@ -155,7 +157,7 @@ final class Engine implements AutoCloseable {
 
     void tellLost(Hold hold, String reason) {
         LostLock news = new LostLock(hold.claim.title(), hold.owner, hold.fence, reason);
-        telemetry.lost(hold.claim);
+        telemetry.lost();
         hold.whenLost.accept(reason);
         losses.execute(() -> {
             try {
@@ -216,8 +218,7 @@ final class Engine implements AutoCloseable {
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
         return done(request)
                 .thenApply(Fallback::instead)
-                .thenCompose(instead -> plain(instead, endNanos))
-                .thenApply(reply -> Fallback.reply(request, reply));
+                .thenCompose(instead -> plain(instead, endNanos));
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */
@@ -370,13 +371,6 @@ final class Engine implements AutoCloseable {
             }
             return reply instanceof Map<?, ?> map ? map.get(field) : null;
         });
-    }
-
-    /** False where the user may not ask. A release gives the place up all the same. */
-    CompletableFuture<Boolean> isWaiting(String name, String token) {
-        return info(name, "waiters")
-                .thenApply(waiters -> String.valueOf(waiters).contains(token))
-                .exceptionally(refused -> false);
     }
 
     /** Has the calling thread begin it and wait for its end. An interrupt waits for that. */

@@ -2,7 +2,6 @@ package io.github.redislock;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
@@ -38,6 +37,9 @@ final class Fallback {
             IF_MINE + "redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
     private static final String CHECK = IF_MINE + "1 end return false";
+
+    private static final String INFO = "local free = redis.call('PTTL', KEYS[1]) == -2"
+            + " return {'mode', free and 'free' or 'exclusive'}";
 
     private final boolean allowed;
 
@@ -108,21 +110,12 @@ final class Fallback {
                 has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, request, 2);
             case "LOCK.RENEW" -> script(RENEW, request, 3);
             case "LOCK.CHECK" -> script(CHECK, request, 2);
-            case "LOCK.INFO" -> new Request("PTTL").key(request.key);
+            case "LOCK.INFO" -> script(INFO, request, 1);
             case "LOCK.ONCE" -> unavailable(ONCE);
             case "RWLOCK.RLOCK" -> unavailable("a read lock");
             case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
             default -> unavailable("a guarded command");
         };
-    }
-
-    /** The module's answer that goes with it. */
-    static Object reply(Request request, Object reply) {
-        if (request.command.equals("LOCK.INFO")) {
-            boolean held = reply instanceof Long leftMs && leftMs != -2;
-            return Map.of("mode", held ? "exclusive" : "free");
-        }
-        return reply;
     }
 
     /** As those who wait all ask at a time of their own, none has the next word each time. */

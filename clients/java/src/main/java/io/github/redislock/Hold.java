@@ -55,7 +55,7 @@ final class Hold {
     volatile Consumer<String> whenLost = reason -> {};
 
     /** Ends the hold's span of a trace. */
-    volatile Runnable whenOver = () -> {};
+    volatile Consumer<String> whenOver = outcome -> {};
 
     private volatile Future<?> plan = Engine.done(null);
     private CompletableFuture<?> last = Engine.done(null);
@@ -131,7 +131,7 @@ final class Hold {
             return false;
         }
         plan(Engine.done(null));
-        whenOver.run();
+        whenOver.accept("");
         return true;
     }
 

@@ -16,8 +16,6 @@ final class Keeper {
     static final String NO_WRITER = "it ended while it waited to become the writer";
     static final String CUT = "its connection was out of reach for longer than it lingers";
 
-    private static final long NEVER_NANOS = TimeUnit.DAYS.toNanos(36_500);
-
     /** A renewal that failed is tried again after a twentieth of the ttl, or of this. */
     private static final long MOST_TTL_MS = 4_000;
 
@@ -30,7 +28,7 @@ final class Keeper {
 
     /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
     private boolean isUnbound(Hold hold) {
-        return engine.lingerMs() >= 0 && !hold.lease.isBoundTo(engine.driver.pulse);
+        return !hold.lease.isBoundTo(engine.driver.pulse);
     }
 
     /** Begins to look after a hold whose lease has just begun. */
@@ -40,12 +38,9 @@ final class Keeper {
         }
         holds.add(hold);
         boolean unbound = isUnbound(hold);
-        long leftNanos = unbound ? 0 : hold.lease.ttlLeftNanos();
-        renewIn(hold, unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
-    }
-
-    private long nextNanos(long leftNanos) {
-        return Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
+        long leftNanos = unbound ? hold.lease.leftNanos() : hold.lease.ttlLeftNanos();
+        long nextNanos = Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
+        renewIn(hold, unbound || hold.renewed ? nextNanos : Acquire.ENDLESS);
     }
 
     private void renewIn(Hold hold, long delayNanos) {
@@ -64,8 +59,8 @@ final class Keeper {
             if (!hold.lasts()) {
                 lose(hold, reason(hold));
             } else if (hold.renewalNanos - System.nanoTime() <= 0) {
-                renewIn(hold, NEVER_NANOS);
-                engine.work(() -> renew(hold));
+                renewIn(hold, Acquire.ENDLESS);
+                engine.work(() -> hold.inTurn(() -> renewNow(hold)));
             } else {
                 look(hold); // Begun anew meanwhile.
             }
@@ -79,10 +74,6 @@ final class Keeper {
         return hold.renewed ? NOT_RENEWED : ENDED;
     }
 
-    private void renew(Hold hold) {
-        hold.inTurn(() -> renewNow(hold));
-    }
-
     private CompletableFuture<Void> renewNow(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         boolean renewed =
@@ -91,21 +82,19 @@ final class Keeper {
             return Engine.done(null);
         }
         long leaseMs = leaseMs(hold);
-        return renewOnce(hold, leaseMs)
+        boolean binds = isUnbound(hold) && !hold.converting;
+        return (binds ? takeAgain(hold, hold.claimNow(), leaseMs) : renewOnce(hold, leaseMs))
                 .handle((held, failed) -> {
                     if (failed != null) {
                         long ttlMs = Math.min(engine.ttlMs(), MOST_TTL_MS);
                         renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
                     } else if (!held) { // Unless its owner released it while this was on its way.
                         lose(hold, !hold.lasts() ? reason(hold) : GONE);
-                    } else if (isUnbound(hold) && !hold.converting && !hold.isEnded()) {
-                        return bindAgain(hold, leaseMs);
                     } else {
-                        watchRenewed(hold);
+                        watch(hold);
                     }
-                    return Engine.<Void>done(null);
-                })
-                .thenCompose(Function.identity());
+                    return null;
+                });
     }
 
     /** False when it is over, by the server's word or by the client's clock. */
@@ -122,47 +111,40 @@ final class Keeper {
         });
     }
 
-    private void watchRenewed(Hold hold) {
-        if (isUnbound(hold)) { // In vain this time, and not at once again.
-            renewIn(hold, nextNanos(hold.lease.leftNanos()));
-        } else {
-            watch(hold);
-        }
-    }
-
     /** What to ask for: the ttl where it is renewed, but no less than is left. */
     private long leaseMs(Hold hold) {
         return Math.max(hold.renewed ? engine.ttlMs() : 0, hold.lease.leftMs());
     }
 
-    /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
-    private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
+    /**
+     * Asks for what is held already, in this way: that binds it to the connection that there is
+     * now, and without KEEP also ends a place that nobody listens for.
+     */
+    private CompletableFuture<Boolean> takeAgain(Hold hold, Claim claim, long leaseMs) {
+        Lease.Sent sent = hold.lease.sends(leaseMs);
         Lease.Pulse pulse = engine.driver.pulse;
-        return engine.send(acquiring(hold, hold.claimNow(), leaseMs)).handle((reply, failed) -> {
-            boolean another = reply instanceof Long fence && fence != hold.fence;
-            if (another) {
-                engine.giveUp(hold.claim, hold.token, 0); // Which nobody asked for.
+        Request request = Request.acquiring(claim, hold.token, leaseMs, engine.options);
+        return engine.send(request).handle((reply, failed) -> {
+            if (failed == null && reply == null) { // A guard says so to one that has it, too.
+                return renewOnce(hold, leaseMs);
             }
-            boolean partial = engine.isError(failed, "PARTIAL");
-            if (another || partial || engine.isError(failed, "WRONGTYPE")) {
-                lose(hold, GONE);
-                return null;
+            boolean gone = engine.isError(failed, "PARTIAL") || engine.isError(failed, "WRONGTYPE");
+            if (failed != null && !gone) {
+                return Engine.<Boolean>failed(failed);
             }
-            if (reply != null) {
+            boolean same = !gone && reply.equals(hold.fence) && hold.lease.answered(sent);
+            if (same && !hold.isEnded()) {
                 hold.lease.bind(pulse);
+                return Engine.done(true);
             }
-            watchRenewed(hold);
-            return null;
-        });
-    }
-
-    private Request acquiring(Hold hold, Claim claim, long leaseMs) {
-        return Request.acquiring(claim, hold.token, leaseMs, engine.options);
+            // Nobody asked for that.
+            return engine.giveUp(hold.claim, hold.token, 0).handle((was, cut) -> false);
+        }).thenCompose(Function.identity());
     }
 
     /** The connection that the holds are bound to is another one now. */
     void rebindAll() {
-        holds.forEach(hold -> engine.work(() -> renew(hold)));
+        holds.forEach(hold -> engine.work(() -> hold.inTurn(() -> renewNow(hold))));
     }
 
     /** Proves again and again that the connection that holds are bound to lives. */
@@ -230,38 +212,20 @@ final class Keeper {
                                 : Engine.failed(failed));
     }
 
-    /**
-     * Makes a reader of a writer, or of one that may have become it unseen; false when it is lost.
-     * A request without KEEP also ends a place that nobody listens for.
-     */
+    /** Makes a reader of a writer, or of one that may have become it unseen; false when lost. */
     CompletableFuture<Boolean> restoreReader(Hold hold, String reason) {
         Claim shared = Claim.one(hold.claim.name(), Claim.Mode.SHARED);
         long leaseMs = leaseMs(hold);
         hold.unconfirmed = true;
-        return engine.again(() -> {
-                    Lease.Sent sent = hold.lease.sends(leaseMs);
-                    Lease.Pulse pulse = engine.driver.pulse;
-                    return engine.send(acquiring(hold, shared, leaseMs)).thenCompose(reply -> {
-                        if (reply == null) {
-                            // While a guard is on, one that has a share already gets null.
-                            return renewed(hold, leaseMs, true);
-                        }
-                        boolean same = reply.equals(hold.fence);
-                        if (same) {
-                            hold.lease.bind(pulse);
-                        }
-                        return Engine.done(same && hold.lease.answered(sent));
-                    });
-                })
-                .thenCompose(held -> {
-                    if (held && !hold.isEnded()) {
+        return engine.again(() -> takeAgain(hold, shared, leaseMs), hold::lasts)
+                .thenApply(held -> {
+                    if (held) {
                         hold.unconfirmed = false;
                         watch(hold);
-                        return Engine.done(true);
+                    } else {
+                        lose(hold, reason);
                     }
-                    lose(hold, reason);
-                    // Nobody knows of what the server has yet.
-                    return engine.giveUp(shared, hold.token, 0).thenApply(was -> false);
+                    return held;
                 });
     }
 

@@ -69,8 +69,9 @@ final class Lease {
         pulse = next;
     }
 
+    /** One that does not linger is bound to any. */
     synchronized boolean isBoundTo(Pulse other) {
-        return pulse == other;
+        return lingerMs < 0 || pulse == other;
     }
 
     /** How long ago the first grant is at most, by a server whose clock may be fast. */
@@ -109,7 +110,7 @@ final class Lease {
     }
 
     private long lingerLeftNanos() {
-        return pulse == null || lingerMs < 0
+        return lingerMs < 0
                 ? Long.MAX_VALUE
                 : endNanos(pulse.aliveNanos, lingerMs) - clock.getAsLong();
     }

@@ -303,10 +303,8 @@ final class LettuceDriver extends Driver {
     }
 
     @Override
-    public String whyNoLinger() {
-        return cluster
-                ? "linger binds a hold to one connection, and in a cluster there is one per node"
-                : null;
+    public boolean keepsOne() {
+        return !cluster;
     }
 
     /** What the application gave stays open. */

@@ -48,9 +48,8 @@ class UnifiedJedisDriver extends JedisReplies {
 
     /** Its pool closes a connection that is idle for a minute, and would end what is bound to it. */
     @Override
-    public String whyNoLinger() {
-        return "linger binds a hold to a connection, and those of a UnifiedJedis come and go: use"
-                + " RedisLockClient.connect, a JedisPool or Lettuce";
+    public boolean keepsOne() {
+        return false;
     }
 
     /** The client stays its owner's to close. */
