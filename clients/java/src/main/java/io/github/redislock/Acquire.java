@@ -470,10 +470,19 @@ final class Acquire {
                 : new IllegalStateException("the client was closed");
     }
 
-    /** What a closing client waits for. A conversion would end the hold that is there. */
+    /**
+     * What a closing client waits for, but not for long. A conversion would end the hold that is
+     * there.
+     */
     CompletableFuture<?> close() {
         placed |= reader == null;
-        return fail(closed());
+        return fail(closed())
+                .completeOnTimeout(null, engine.options.patienceNanos(), TimeUnit.NANOSECONDS)
+                .whenComplete((left, outOfReach) -> { // Out of reach the grace ends it.
+                    if (last != null) {
+                        last.close(false);
+                    }
+                });
     }
 
     /** In vain, or by its owner, who has completed the future in another way. */

@@ -254,16 +254,10 @@ final class Engine implements AutoCloseable {
         long before = driver.resends();
         BooleanSupplier within = within();
         return again(
-                        () -> {
-                            Lease.Pulse pulse = driver.pulse;
-                            return ofAll(claim, name -> Request.releasing(name, token, leastMs))
-                                    .whenComplete((held, failed) -> unanswered[0] |= failed == null
-                                            // A library may have sent it by both connections.
-                                            ? driver.pulse != pulse
-                                            // One of several may be refused after others were
-                                            // released.
-                                            : claim.several() || driver.isOutOfReach(cause(failed)));
-                        },
+                        () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
+                                .whenComplete((held, failed) -> unanswered[0] |= failed != null
+                                        // One of several may be refused after others were released.
+                                        && (claim.several() || driver.isOutOfReach(cause(failed)))),
                         () -> lasts.getAsBoolean() || within.getAsBoolean())
                 .thenApply(held -> {
                     boolean again = unanswered[0] || driver.resends() != before;
@@ -409,8 +403,7 @@ final class Engine implements AutoCloseable {
                 .map(Acquire::close)
                 .toArray(CompletableFuture<?>[]::new);
         CompletableFuture.allOf(released)
-                .completeOnTimeout(null, options.patienceNanos(), TimeUnit.NANOSECONDS)
-                .exceptionally(outOfReach -> null) // Then the grace ends them.
+                .exceptionally(outOfReach -> null)
                 .join();
         if (listener != null) {
             listener.close();

@@ -30,7 +30,7 @@ final class JedisDriver extends JedisReplies {
     private final IntFunction<Connection> connecting;
 
     /** The one connection that holds are bound to. */
-    private Connection link;
+    private volatile Connection link;
 
     private JedisDriver(IntFunction<Connection> connecting, boolean failsOver) {
         super(failsOver);
@@ -174,11 +174,7 @@ final class JedisDriver extends JedisReplies {
 
     private Connection take(long endNanos) {
         Connection found = connections.find();
-        found = found == null ? connecting.apply(leftMs(endNanos)) : found;
-        if (!connections.use(found)) {
-            throw failure("the client was closed");
-        }
-        return found;
+        return found == null ? connecting.apply(leftMs(endNanos)) : found;
     }
 
     private void end(Connection connection, boolean usable) {
@@ -191,5 +187,6 @@ final class JedisDriver extends JedisReplies {
     @Override
     public void close() {
         connections.close();
+        IOUtils.closeQuietly(link);
     }
 }

@@ -189,27 +189,24 @@ final class Keeper {
         });
     }
 
-    private CompletableFuture<Boolean> prolonged(Hold hold, long leaseMs, boolean insists) {
-        return renewed(hold, leaseMs, insists).thenApply(held -> {
-            if (held) {
-                watch(hold);
-            } else {
-                lose(hold, GONE);
-            }
-            return held && !hold.isOver();
-        });
-    }
-
     /**
      * The same, again where that helps. What is only refused for a while is asked again if it
      * {@code insists}; otherwise what is left of the lease will do.
      */
-    private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
+    private CompletableFuture<Boolean> prolonged(Hold hold, long leaseMs, boolean insists) {
         return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
                 .exceptionallyCompose(failed ->
                         Replies.kind(engine.refusal(failed)) != Replies.Kind.FINAL
                                 ? Engine.done(hold.lasts())
-                                : Engine.failed(failed));
+                                : Engine.failed(failed))
+                .thenApply(held -> {
+                    if (held) {
+                        watch(hold);
+                    } else {
+                        lose(hold, GONE);
+                    }
+                    return held && !hold.isOver();
+                });
     }
 
     /** Makes a reader of a writer, or of one that may have become it unseen; false when lost. */

@@ -131,15 +131,19 @@ final class LettuceDriver extends Driver {
         } catch (RuntimeException failed) { // Not Lettuce's own, if the client was shut down.
             return Engine.failed(failed);
         }
-        return sent.copy()
+        // Lettuce would send it when nobody asks any more.
+        return within(sent, endNanos, () -> sent.cancel(false)).thenApply(reply::value);
+    }
+
+    /** Fails as all of Lettuce does. When that is because of the time, the {@code late} one goes. */
+    private static <T> CompletableFuture<T> within(
+            CompletableFuture<T> future, long endNanos, Runnable late) {
+        return future.copy()
                 .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
-                .handle((values, failed) -> {
-                    if (failed == null) {
-                        return reply.value(values);
-                    }
+                .exceptionally(failed -> {
                     Throwable cause = Engine.cause(failed);
                     if (cause instanceof TimeoutException) {
-                        sent.cancel(false); // Or Lettuce would send it when nobody asks any more.
+                        late.run();
                         throw new RedisCommandTimeoutException("no answer in time");
                     }
                     throw cause instanceof RedisException same
@@ -216,21 +220,12 @@ final class LettuceDriver extends Driver {
         CompletableFuture<Line> made = CompletableFuture.supplyAsync(
                 () -> line(found == null ? connect() : found),
                 found == null ? own : Runnable::run);
-        return made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1))
-                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
-                .exceptionally(failed -> {
-                    if (!(Engine.cause(failed) instanceof TimeoutException)) {
-                        throw Engine.thrown(Engine.cause(failed));
-                    }
-                    made.thenAccept(late -> late.closing().accept(true)); // For the next who asks.
-                    throw new RedisCommandTimeoutException("no connection in time");
-                });
+        made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1));
+        // For the next who asks.
+        return within(made, endNanos, () -> made.thenAccept(line -> line.closing().accept(true)));
     }
 
     private Line line(StatefulConnection<String, String> connection) {
-        if (!spares.use(connection)) {
-            throw failure("the client was closed");
-        }
         return new Line(
                 (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
                     spares.giveBack(connection, usable);
