@@ -150,11 +150,10 @@ final class Acquire {
     }
 
     private synchronized void timeOut() {
-        long awayNanos = outOfReachSince == 0 ? 0 : System.nanoTime() - outOfReachSince;
-        if (awayNanos > engine.options.reconnect().toNanos()) {
-            fail(outOfReach);
-        } else {
+        if (outOfReachSince == 0) {
             giveUp();
+        } else {
+            fail(outOfReach);
         }
     }
 
@@ -205,10 +204,6 @@ final class Acquire {
             }
             if (engine.closed) {
                 fail(closed());
-                return;
-            }
-            if (leftNanos <= 0 && last != null && last.isAnswered && outOfReachSince == 0) {
-                giveUp();
                 return;
             }
             ask.places = waitsHere && !engine.fallback.isUsed();
@@ -291,14 +286,13 @@ final class Acquire {
 
     private long pauseNanos(Asked ask) {
         if (engine.fallback.isUsed()) {
-            return TimeUnit.MILLISECONDS.toNanos(Fallback.pauseMs());
+            // As all ask at a time of their own, none has the next word each time.
+            return TimeUnit.MILLISECONDS.toNanos(ThreadLocalRandom.current().nextLong(20, 80));
         }
-        if (ask.line != null) {
-            // A guard says no at once to one that waits, if its token holds all by an unseen grant.
-            return Math.max(0, Math.min(Engine.PACE_NANOS, ask.dueNanos - ask.sentNanos)
-                    - (System.nanoTime() - ask.sentNanos));
-        }
-        return ask.places ? Engine.PACE_NANOS : 0; // From now on it may wait at the server.
+        // Also where it waits at the server: a guard says no at once to a token that holds all by
+        // an unseen grant. Without a place it may wait from now on.
+        long sinceNanos = System.nanoTime() - ask.sentNanos;
+        return ask.places ? Math.max(0, Engine.PACE_NANOS - sinceNanos) : 0;
     }
 
     /** Asks again where that helps. */
@@ -307,10 +301,10 @@ final class Acquire {
             case "DEADLOCK" -> deadlock(refusal);
             case "CANCELLED" -> fail(new LockCancelledException(claim.title()));
             case "CROSSSLOT" -> fail(Replies.crossSlot(claim, failed));
-            case "PARTIAL" -> begunAnew(); // A grant whose answer was lost has ended in part.
+            // What is left of a grant that was not seen is given back before it is asked for again.
+            case "PARTIAL" -> engine.giveUp(claim, token, 0).whenComplete((was, cut) -> plan(0));
             default -> {
                 if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
-                    placed = false; // It ended when the other one's value was written.
                     notNow(Engine.PACE_NANOS);
                 } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
                     fail(Replies.tooLong(Replies.LEASE, failed));
@@ -364,13 +358,6 @@ final class Acquire {
         return Math.max(reconnectNanos, waitNanos == ENDLESS ? FAILOVER_NANOS : ENDLESS);
     }
 
-    /** A hold that ended in part, or unseen, is given back before it is asked for again. */
-    private void begunAnew() {
-        uncertain = false;
-        placed = false;
-        engine.giveUp(claim, token, 0).whenComplete((was, cut) -> plan(0));
-    }
-
     private void deadlock(String text) {
         if (waitNanos == ENDLESS || steps == null) {
             fail(new LockDeadlockException(claim.title(), text));
@@ -414,8 +401,6 @@ final class Acquire {
                 .whenComplete((held, failed) -> {
                     if (failed == null && held) {
                         deliver(fence, early, now, ask.pulse);
-                    } else if (failed == null && claim.several()) {
-                        begunAnew(); // Some of it may be held still.
                     } else {
                         plan(0);
                     }
@@ -429,12 +414,7 @@ final class Acquire {
                 return; // It was told of it twice.
             }
             if (!over && Lease.isOver(sentNanos, ttlMs)) {
-                placed = true;
                 notNow(0); // Others may have it already.
-                return;
-            }
-            if (!over && engine.closed && reader == null) {
-                fail(closed());
                 return;
             }
             held = end();

@@ -51,7 +51,14 @@ final class Engine implements AutoCloseable {
         this.options = options;
         this.fallback = new Fallback(options.fallback());
         Executor own = Executors.newCachedThreadPool(daemons("redis-lock-callback"));
-        this.callbacks = options.executor().map(given -> orElse(given, own)).orElse(own);
+        Executor given = options.executor().orElse(own);
+        this.callbacks = task -> {
+            try {
+                given.execute(task);
+            } catch (RejectedExecutionException refused) { // It must not keep a hold from its owner.
+                own.execute(task);
+            }
+        };
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
@@ -115,17 +122,6 @@ final class Engine implements AutoCloseable {
 
     long lingerMs() {
         return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
-    }
-
-    /** One that is full or shut down must not keep a hold from its owner. */
-    private static Executor orElse(Executor given, Executor own) {
-        return task -> {
-            try {
-                given.execute(task);
-            } catch (RejectedExecutionException refused) {
-                own.execute(task);
-            }
-        };
     }
 
     /** On the clock's thread, so it must not wait. Never, when the client is closed. */

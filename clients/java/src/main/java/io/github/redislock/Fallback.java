@@ -2,7 +2,6 @@ package io.github.redislock;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.concurrent.ThreadLocalRandom;
 
 /**
  * What a client does at a server without the module: {@code SET NX PX} and scripts, if it may. The
@@ -13,9 +12,7 @@ final class Fallback {
             "no fair queue, no fence, no readers-writers, no counted or several locks, no guarded"
                     + " commands, and a clock that an eviction or a failover can cut short";
 
-    static final String LEAST_TIME = "a least time";
     static final String SEMAPHORE = "a semaphore";
-    static final String ONCE = "a value that one makes for all";
 
     private static final String LOAD =
             "load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and"
@@ -107,20 +104,15 @@ final class Fallback {
             case "LOCK.ACQUIRE" ->
                 has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, request, 2);
+                has(words, 2, "ATLEAST") ? unavailable("a least time") : script(RELEASE, request, 2);
             case "LOCK.RENEW" -> script(RENEW, request, 3);
             case "LOCK.CHECK" -> script(CHECK, request, 2);
             case "LOCK.INFO" -> script(INFO, request, 1);
-            case "LOCK.ONCE" -> unavailable(ONCE);
+            case "LOCK.ONCE" -> unavailable("a value that one makes for all");
             case "RWLOCK.RLOCK" -> unavailable("a read lock");
             case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
             default -> unavailable("a guarded command");
         };
-    }
-
-    /** As those who wait all ask at a time of their own, none has the next word each time. */
-    static long pauseMs() {
-        return ThreadLocalRandom.current().nextLong(20, 80);
     }
 
     private static boolean has(List<byte[]> words, int at, String option) {

@@ -349,8 +349,7 @@ final class Keeper {
     /** A job's hold is given back no sooner than so long after its grant, which needs the module. */
     CompletableFuture<Boolean> beginJob(Hold hold, long leastMs) {
         if (hold.fence == 0 && leastMs > 0) {
-            return release(hold, 0)
-                    .thenCompose(any -> Engine.failed(Fallback.lacks(Fallback.LEAST_TIME)));
+            return release(hold, leastMs); // Which says so.
         }
         hold.leastMs = leastMs;
         return Engine.done(true);
