@@ -43,10 +43,10 @@ final class Acquire {
     static final long ENDLESS = Long.MAX_VALUE / 2;
 
     /** What a failover may take, for a waiter whose wait has no end. */
-    static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
+    private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
 
     /** The longest wait for the first answer of a server that was out of reach. */
-    static final long FIRST_SLICE_MS = 1_000;
+    private static final long FIRST_SLICE_MS = 1_000;
 
     private final Engine engine;
     private final Claim claim;

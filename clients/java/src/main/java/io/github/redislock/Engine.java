@@ -62,6 +62,7 @@ final class Engine implements AutoCloseable {
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        losses.allowCoreThreadTimeOut(true);
         // A moment later there is a thread again.
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
         keeper = new Keeper(this);
@@ -77,8 +78,7 @@ final class Engine implements AutoCloseable {
                 keeper.beat(PACE_NANOS);
             }
         } catch (RuntimeException failed) {
-            clock.shutdownNow();
-            driver.close();
+            close();
             throw failed;
         }
     }
@@ -102,10 +102,7 @@ final class Engine implements AutoCloseable {
 
     private static ThreadPoolExecutor pool(
             String name, int core, int most, BlockingQueue<Runnable> queue) {
-        ThreadPoolExecutor pool =
-                new ThreadPoolExecutor(core, most, 30, TimeUnit.SECONDS, queue, daemons(name));
-        pool.allowCoreThreadTimeOut(true);
-        return pool;
+        return new ThreadPoolExecutor(core, most, 30, TimeUnit.SECONDS, queue, daemons(name));
     }
 
     static ThreadFactory daemons(String name) {
@@ -248,13 +245,12 @@ final class Engine implements AutoCloseable {
             Claim claim, String token, long leastMs, BooleanSupplier lasts) {
         boolean[] unanswered = {false};
         long before = driver.resends();
-        BooleanSupplier within = within();
         return again(
                         () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
                                 .whenComplete((held, failed) -> unanswered[0] |= failed != null
                                         // One of several may be refused after others were released.
                                         && (claim.several() || driver.isOutOfReach(cause(failed)))),
-                        () -> lasts.getAsBoolean() || within.getAsBoolean())
+                        lasts)
                 .thenApply(held -> {
                     boolean again = unanswered[0] || driver.resends() != before;
                     return held || again && lasts.getAsBoolean();
@@ -264,13 +260,13 @@ final class Engine implements AutoCloseable {
 
     /** Ends a place in the queue, or a hold that nobody has. What fails goes on. */
     CompletableFuture<Boolean> giveUp(Claim claim, String token, long leastMs) {
-        return release(claim, token, leastMs, () -> false)
+        return release(claim, token, leastMs, within())
                 .whenComplete((found, failed) -> goOn(claim, token, leastMs, 1_000, failed));
     }
 
     /** Releases what nobody else will, after a failure that passes: for two minutes, ever slower. */
     void goOn(Claim claim, String token, long leastMs, long pauseMs, Throwable failed) {
-        if (failed != null && kind(cause(failed)) != Replies.Kind.FINAL && pauseMs < 100_000) {
+        if (failed != null && kind(failed) != Replies.Kind.FINAL && pauseMs < 100_000) {
             later(
                     TimeUnit.MILLISECONDS.toNanos(pauseMs),
                     () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
@@ -314,9 +310,9 @@ final class Engine implements AutoCloseable {
 
     /** A server that is out of reach is one for a while. */
     Replies.Kind kind(Throwable failed) {
-        return driver.isOutOfReach(failed)
+        return driver.isOutOfReach(cause(failed))
                 ? Replies.Kind.ELSEWHERE
-                : Replies.kind(driver.refusal(failed));
+                : Replies.kind(refusal(failed));
     }
 
     boolean isError(Throwable failed, String start) {
@@ -394,7 +390,6 @@ final class Engine implements AutoCloseable {
     public void close() {
         closed = true;
         clock.shutdown();
-        keeper.close();
         CompletableFuture<?>[] released = List.copyOf(waiting.values()).stream()
                 .map(Acquire::close)
                 .toArray(CompletableFuture<?>[]::new);

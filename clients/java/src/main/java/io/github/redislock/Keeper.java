@@ -285,10 +285,8 @@ final class Keeper {
                     }
                     forget(hold);
                     engine.goOn(hold.claim, hold.token, 0, 1_000, failed);
-                    Throwable cause = Engine.cause(failed);
-                    boolean refused = engine.refusal(cause) != null;
-                    if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
-                        throw Engine.thrown(cause);
+                    if (!isGone(failed) && engine.kind(failed) == Replies.Kind.FINAL) {
+                        throw Engine.thrown(Engine.cause(failed));
                     }
                     return null;
                 });
@@ -368,18 +366,16 @@ final class Keeper {
         });
     }
 
-    private CompletableFuture<Boolean> asked(Hold hold) {
-        return engine.ofAll(hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token));
-    }
-
     /** Whether the server says that it is held, while the lease lasts. */
     CompletableFuture<Boolean> check(Hold hold) {
-        return engine.again(() -> asked(hold)).thenApply(held -> {
-            if (!held) {
-                lose(hold, GONE);
-            }
-            return !hold.isEnded();
-        });
+        return engine.again(() -> engine.ofAll(
+                        hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token)))
+                .thenApply(held -> {
+                    if (!held) {
+                        lose(hold, GONE);
+                    }
+                    return !hold.isEnded();
+                });
     }
 
     /** Runs a command while it is held; not to be sent twice. */
@@ -392,7 +388,7 @@ final class Keeper {
         return engine.send(request).exceptionallyCompose(failed -> {
             // A wrong type may be the lock's, or the command's.
             CompletableFuture<Boolean> held = engine.isError(failed, "WRONGTYPE")
-                    ? asked(hold).exceptionally(unknown -> true)
+                    ? check(hold).exceptionally(unknown -> true)
                     : Engine.done(!engine.isError(failed, "NOTHELD"));
             return held.thenCompose(still -> {
                 if (!still) {
@@ -402,10 +398,5 @@ final class Keeper {
                         still ? Engine.cause(failed) : Replies.notHeld(hold.claim));
             });
         });
-    }
-
-    void close() {
-        holds.forEach(hold -> hold.plan(Engine.done(null)));
-        holds.clear();
     }
 }

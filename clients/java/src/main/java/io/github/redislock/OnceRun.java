@@ -60,12 +60,9 @@ final class OnceRun<T> {
     CompletableFuture<T> begin(Supplier<? extends CompletionStage<? extends T>> make) {
         CompletableFuture<T> future = new CompletableFuture<>();
         isFresh()
-                .thenCompose(fresh -> fresh || future.isDone()
-                        ? Engine.done(old)
-                        : asked(future, make))
-                .whenCompleteAsync((bytes, failed) -> {}, engine.callbacks) // A failure, too.
-                .thenApply(this::opened)
-                .whenComplete(Engine.settle(future));
+                .thenCompose(fresh -> fresh ? Engine.done(old) : asked(future, make))
+                .thenApplyAsync(this::opened, engine.callbacks)
+                .whenCompleteAsync(Engine.settle(future), engine.callbacks); // A failure, too.
         return future;
     }
 
@@ -104,7 +101,7 @@ final class OnceRun<T> {
         return engine.sendAll(List.of(get, new Request("PTTL").key(name)), engine.answerEnd())
                 .handle((replies, failed) -> {
                     if (failed != null) {
-                        if (engine.kind(Engine.cause(failed)) == Replies.Kind.FINAL) {
+                        if (engine.kind(failed) == Replies.Kind.FINAL) {
                             throw Engine.thrown(Engine.cause(failed));
                         }
                         return false;
