@@ -434,10 +434,11 @@ final class Acquire {
             engine.keeper.lose(reader, Keeper.NO_WRITER);
         }
         // In the fallback it does not linger.
-        Lease lease = new Lease(System::nanoTime, fence == 0 ? -1 : engine.lingerMs());
+        long lingerMs = fence == 0 ? -1 : engine.lingerMs();
+        Lease lease = new Lease(System::nanoTime, lingerMs, first.sentNanos);
         Hold hold = same ? reader : new Hold(claim.held(), owner, token, fence, lease);
         hold.renewed |= renewed;
-        hold.lease.begin(first.sentNanos, sentNanos, ttlMs);
+        hold.lease.begin(sentNanos, ttlMs);
         hold.lease.bind(pulse);
         hold.whenOver =
                 same ? hold.whenOver : engine.telemetry.begins("redis_lock.hold", claim, fence);

@@ -99,7 +99,7 @@ final class Keeper {
 
     /** False when it is over, by the server's word or by the client's clock. */
     private CompletableFuture<Boolean> renewOnce(Hold hold, long leaseMs) {
-        Lease.Sent sent = hold.lease.sends(leaseMs);
+        long sent = hold.lease.sends(leaseMs);
         return engine.renew(hold, leaseMs).thenApply(held -> {
             // By then another request may have begun it anew, and a conversion may get a new hold.
             boolean counts = !held || hold.lease.answered(sent);
@@ -121,7 +121,7 @@ final class Keeper {
      * now, and without KEEP also ends a place that nobody listens for.
      */
     private CompletableFuture<Boolean> takeAgain(Hold hold, Claim claim, long leaseMs) {
-        Lease.Sent sent = hold.lease.sends(leaseMs);
+        long sent = hold.lease.sends(leaseMs);
         Lease.Pulse pulse = engine.driver.pulse;
         Request request = Request.acquiring(claim, hold.token, leaseMs, engine.options);
         return engine.send(request).handle((reply, failed) -> {
