@@ -88,11 +88,6 @@ abstract class Driver implements AutoCloseable {
     /** An error of the library's own kind. */
     abstract RuntimeException failure(String text);
 
-    /** How often the library has sent a command again by itself, where it lets that be seen. */
-    long resends() {
-        return 0;
-    }
-
     /** Whether one connection stays, so that holds can be bound to it. */
     boolean keepsOne() {
         return true;

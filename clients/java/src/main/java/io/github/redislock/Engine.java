@@ -244,17 +244,18 @@ final class Engine implements AutoCloseable {
     CompletableFuture<Boolean> release(
             Claim claim, String token, long leastMs, BooleanSupplier lasts) {
         boolean[] unanswered = {false};
-        long before = driver.resends();
+        Function<String, Request> releasing = name -> {
+            Request release = Request.releasing(name, token, leastMs);
+            release.whenResent = () -> unanswered[0] = true;
+            return release;
+        };
         return again(
-                        () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
+                        () -> ofAll(claim, releasing)
                                 .whenComplete((held, failed) -> unanswered[0] |= failed != null
                                         // One of several may be refused after others were released.
                                         && (claim.several() || driver.isOutOfReach(cause(failed)))),
                         lasts)
-                .thenApply(held -> {
-                    boolean again = unanswered[0] || driver.resends() != before;
-                    return held || again && lasts.getAsBoolean();
-                })
+                .thenApply(held -> held || unanswered[0] && lasts.getAsBoolean())
                 .exceptionallyCompose(failed -> bounded("atLeast", failed));
     }
 

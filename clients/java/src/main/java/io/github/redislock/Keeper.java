@@ -334,10 +334,9 @@ final class Keeper {
     void lose(Hold hold, String reason) {
         if (hold.end(false)) {
             holds.remove(hold);
-            // By a conversion its token may get a new hold.
-            if (hold.claim.several() || (reason != GONE && !hold.converting)) {
+            if (!hold.converting) { // By that its token may get a new hold.
                 // The others of several, or what a renewal on its way would leave to nobody.
-                long leastMs = reason == GONE ? hold.leastMs : hold.leastMsAtItsEnd();
+                long leastMs = hold.leastMsAtItsEnd();
                 engine.work(() -> engine.giveUp(hold.claim, hold.token, leastMs));
             }
             engine.tellLost(hold, reason);

@@ -37,7 +37,6 @@ final class LettuceDriver extends Driver {
     private final Spares<StatefulConnection<String, String>> spares =
             new Spares<>(StatefulConnection::isOpen, StatefulConnection::closeAsync);
     private final AtomicBoolean leaving = new AtomicBoolean();
-    private final AtomicLong writtenAgain = new AtomicLong();
     private final RedisConnectionStateListener state = new RedisConnectionStateListener() {
         @Override
         public void onRedisConnected(RedisChannelHandler<?, ?> connection, SocketAddress address) {
@@ -125,7 +124,7 @@ final class LettuceDriver extends Driver {
         }
         Reply reply = new Reply(request.isRaw);
         AsyncCommand<String, String, List<Object>> sent =
-                new AsyncCommand<>(new Command<>(keyword(request.command), reply, arguments));
+                new AsyncCommand<>(new Command<>(keyword(request), reply, arguments));
         try {
             connection.dispatch(sent);
         } catch (RuntimeException failed) { // Not Lettuce's own, if the client was shut down.
@@ -153,28 +152,30 @@ final class LettuceDriver extends Driver {
     }
 
     /** The name of a command. */
-    private ProtocolKeyword keyword(String name) {
-        AtomicBoolean written = new AtomicBoolean();
+    private static ProtocolKeyword keyword(Request request) {
         return new ProtocolKeyword() {
+            private boolean written;
+
             /** Lettuce asks for them each time that it writes the command. */
             @Override
             public byte[] getBytes() {
-                if (written.getAndSet(true)) {
-                    writtenAgain.incrementAndGet();
+                if (written) {
+                    request.whenResent.run();
                 }
-                return Request.bytes(name);
+                written = true;
+                return Request.bytes(request.command);
             }
 
             @Override
             @SuppressWarnings("deprecation") // Older versions ask for it.
             public String name() {
-                return name;
+                return request.command;
             }
 
             /** Lettuce would take one of the name EXEC for the end of a transaction. */
             @Override
             public String toString() {
-                return name;
+                return request.command;
             }
         };
     }
@@ -211,7 +212,7 @@ final class LettuceDriver extends Driver {
 
     @Override
     public CompletableFuture<Line> open(long endNanos) {
-        if (client == null || !lines.tryAcquire()) {
+        if (!lines.tryAcquire()) {
             return null;
         }
         StatefulConnection<String, String> found = spares.find();
@@ -290,11 +291,6 @@ final class LettuceDriver extends Driver {
     @Override
     public RuntimeException failure(String text) {
         return new RedisException(text);
-    }
-
-    @Override
-    public long resends() {
-        return writtenAgain.get();
     }
 
     @Override
