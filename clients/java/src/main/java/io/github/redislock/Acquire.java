@@ -319,17 +319,16 @@ final class Acquire {
 
     private void passes(Throwable failed, boolean unanswered) {
         long now = System.nanoTime();
-        boolean isFirst = outOfReachSince == 0;
         uncertain |= unanswered;
         outOfReach = failed;
         // What was only refused has changed nothing.
         placed |= last.places && engine.kind(failed) == Replies.Kind.ELSEWHERE;
-        if (isFirst) {
+        if (outOfReachSince == 0) {
             outOfReachSince = now - last.dueNanos > 0 ? last.dueNanos : now;
         }
         boolean late = !unanswered && waitNanos > 0
                 ? now - deadlineNanos >= 0
-                : !isFirst && now - outOfReachSince > patienceNanos()
+                : now - outOfReachSince > patienceNanos()
                         // No time for another answer, which would hide what this one says.
                         || now + Engine.PACE_NANOS - giveUpNanos >= 0;
         if (late) {
@@ -343,9 +342,7 @@ final class Acquire {
             }
             fail(failed);
         } else {
-            // A connection that was idle may have been dead for long: the first new try needs no
-            // pause.
-            plan(isFirst && unanswered ? 0 : Engine.PACE_NANOS);
+            plan(Engine.PACE_NANOS);
         }
     }
 

@@ -141,14 +141,13 @@ final class JedisDriver extends JedisReplies {
 
     List<Object> sendNow(List<Request> requests, long endNanos) {
         Connection connection = take(endNanos);
-        Throwable why = null;
         try {
-            return exchange(connection, requests, endNanos);
+            List<Object> replies = exchange(connection, requests, endNanos);
+            end(connection, true);
+            return replies;
         } catch (Throwable failed) {
-            why = failed;
+            end(connection, isUsableAfter(failed));
             throw failed;
-        } finally {
-            end(connection, isUsableAfter(why));
         }
     }
 

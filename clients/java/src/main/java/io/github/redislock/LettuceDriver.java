@@ -218,31 +218,26 @@ final class LettuceDriver extends Driver {
         StatefulConnection<String, String> found = spares.find();
         // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
         Executor own = task -> Engine.daemons("redis-lock-connecting").newThread(task).start();
-        CompletableFuture<Line> made = CompletableFuture.supplyAsync(
-                () -> line(found == null ? connect() : found),
-                found == null ? own : Runnable::run);
+        CompletableFuture<Line> made = (found == null
+                        ? CompletableFuture.supplyAsync(this::connect, own)
+                        : Engine.done(found))
+                .thenApply(connection -> new Line(
+                        (request, answerEnd) -> dispatch(connection, request, answerEnd),
+                        usable -> {
+                            spares.giveBack(connection, usable);
+                            lines.release();
+                        }));
         made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1));
         // For the next who asks.
         return within(made, endNanos, () -> made.thenAccept(line -> line.closing().accept(true)));
     }
 
-    private Line line(StatefulConnection<String, String> connection) {
-        return new Line(
-                (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
-                    spares.giveBack(connection, usable);
-                    lines.release();
-                });
-    }
-
     @Override
-    public Subscription listen(String channel, Consumer<String> heard, Runnable anew) {
+    public Subscription listen(String channel, Consumer<String> heard, Runnable begun) {
         StatefulRedisPubSubConnection<String, String> told =
                 ((RedisClient) client).connectPubSub(StringCodec.UTF8);
         try {
             told.addListener(new RedisPubSubAdapter<>() {
-                /** Whether it was subscribed once, so that messages may be lost. */
-                private boolean before;
-
                 @Override
                 public void message(String from, String message) {
                     heard.accept(message);
@@ -251,10 +246,7 @@ final class LettuceDriver extends Driver {
                 /** Lettuce subscribes again by itself. What was published meanwhile is lost. */
                 @Override
                 public void subscribed(String to, long count) {
-                    if (before) {
-                        anew.run();
-                    }
-                    before = true;
+                    begun.run();
                 }
             });
             told.sync().subscribe(channel);
