@@ -177,9 +177,6 @@ final class Acquire {
         try {
             return result.get();
         } catch (ExecutionException failed) {
-            if (failed.getCause() instanceof InterruptedException interrupt) {
-                throw interrupt;
-            }
             throw Engine.thrown(failed.getCause());
         }
     }

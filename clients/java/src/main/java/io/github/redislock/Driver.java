@@ -63,8 +63,8 @@ abstract class Driver implements AutoCloseable {
     /** Null where a waiter can have none now, and asks again and again instead. */
     abstract CompletableFuture<Line> open(long endNanos);
 
-    /** Runs {@code begun} each time that it is subscribed: messages may have been lost before. */
-    Subscription listen(String channel, Consumer<String> message, Runnable begun) {
+    /** Calls {@code anew} when messages may have been lost. */
+    Subscription listen(String channel, Consumer<String> message, Runnable anew) {
         throw new UnsupportedOperationException();
     }
 

@@ -55,8 +55,8 @@ final class Engine implements AutoCloseable {
         this.callbacks = task -> {
             try {
                 given.execute(task);
-            } catch (RejectedExecutionException refused) { // It must not keep a hold from its owner.
-                own.execute(task);
+            } catch (RejectedExecutionException refused) {
+                own.execute(task); // It must not keep a hold from its owner.
             }
         };
         clock.setRemoveOnCancelPolicy(true);
@@ -375,12 +375,10 @@ final class Engine implements AutoCloseable {
         }
     }
 
-    /** As it is, unless it is checked. */
-    static RuntimeException thrown(Throwable failed) {
-        if (failed instanceof Error error) {
-            throw error;
-        }
-        return failed instanceof RuntimeException same ? same : new CompletionException(failed);
+    /** Throws it as it is, also where it is checked. */
+    @SuppressWarnings("unchecked")
+    static <E extends Throwable> RuntimeException thrown(Throwable failed) throws E {
+        throw (E) failed;
     }
 
     /**

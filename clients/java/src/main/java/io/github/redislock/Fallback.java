@@ -104,7 +104,9 @@ final class Fallback {
             case "LOCK.ACQUIRE" ->
                 has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? unavailable("a least time") : script(RELEASE, request, 2);
+                has(words, 2, "ATLEAST")
+                        ? unavailable("a least time")
+                        : script(RELEASE, request, 2);
             case "LOCK.RENEW" -> script(RENEW, request, 3);
             case "LOCK.CHECK" -> script(CHECK, request, 2);
             case "LOCK.INFO" -> script(INFO, request, 1);

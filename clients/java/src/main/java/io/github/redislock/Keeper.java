@@ -124,22 +124,21 @@ final class Keeper {
         long sent = hold.lease.sends(leaseMs);
         Lease.Pulse pulse = engine.driver.pulse;
         Request request = Request.acquiring(claim, hold.token, leaseMs, engine.options);
-        return engine.send(request).handle((reply, failed) -> {
-            if (failed == null && reply == null) { // A guard says so to one that has it, too.
-                return renewOnce(hold, leaseMs);
-            }
-            boolean gone = engine.isError(failed, "PARTIAL") || engine.isError(failed, "WRONGTYPE");
-            if (failed != null && !gone) {
-                return Engine.<Boolean>failed(failed);
-            }
-            boolean same = !gone && reply.equals(hold.fence) && hold.lease.answered(sent);
-            if (same && !hold.isEnded()) {
-                hold.lease.bind(pulse);
-                return Engine.done(true);
-            }
-            // Nobody asked for that.
-            return engine.giveUp(hold.claim, hold.token, 0).handle((was, cut) -> false);
-        }).thenCompose(Function.identity());
+        return engine.send(request)
+                .thenCompose(reply -> {
+                    if (reply == null) { // A guard says so to one that has it, too.
+                        return renewOnce(hold, leaseMs);
+                    }
+                    boolean same = reply.equals(hold.fence) && hold.lease.answered(sent);
+                    if (same && !hold.isEnded()) {
+                        hold.lease.bind(pulse);
+                        return Engine.done(true);
+                    }
+                    // Nobody asked for that.
+                    return engine.giveUp(hold.claim, hold.token, 0).handle((was, cut) -> false);
+                })
+                .exceptionallyCompose(
+                        failed -> isGone(failed) ? Engine.done(false) : Engine.failed(failed));
     }
 
     /** The connection that the holds are bound to is another one now. */
@@ -293,7 +292,8 @@ final class Keeper {
     }
 
     private boolean isGone(Throwable failed) {
-        return engine.isError(failed, "NOTHELD") || engine.isError(failed, "WRONGTYPE");
+        String word = Replies.word(engine.refusal(failed));
+        return Set.of("NOTHELD", "WRONGTYPE", "PARTIAL").contains(word);
     }
 
     /** Ends a hold under which nothing came about, so that the next one begins at once. */

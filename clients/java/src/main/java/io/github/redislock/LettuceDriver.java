@@ -134,7 +134,7 @@ final class LettuceDriver extends Driver {
         return within(sent, endNanos, () -> sent.cancel(false)).thenApply(reply::value);
     }
 
-    /** Fails as all of Lettuce does. When that is because of the time, the {@code late} one goes. */
+    /** Fails as all of Lettuce does, and runs {@code late} first when the time is over. */
     private static <T> CompletableFuture<T> within(
             CompletableFuture<T> future, long endNanos, Runnable late) {
         return future.copy()
@@ -233,11 +233,14 @@ final class LettuceDriver extends Driver {
     }
 
     @Override
-    public Subscription listen(String channel, Consumer<String> heard, Runnable begun) {
+    public Subscription listen(String channel, Consumer<String> heard, Runnable anew) {
         StatefulRedisPubSubConnection<String, String> told =
                 ((RedisClient) client).connectPubSub(StringCodec.UTF8);
         try {
             told.addListener(new RedisPubSubAdapter<>() {
+                /** Whether it was subscribed once, so that messages may be lost. */
+                private boolean before;
+
                 @Override
                 public void message(String from, String message) {
                     heard.accept(message);
@@ -246,7 +249,10 @@ final class LettuceDriver extends Driver {
                 /** Lettuce subscribes again by itself. What was published meanwhile is lost. */
                 @Override
                 public void subscribed(String to, long count) {
-                    begun.run();
+                    if (before) {
+                        anew.run();
+                    }
+                    before = true;
                 }
             });
             told.sync().subscribe(channel);

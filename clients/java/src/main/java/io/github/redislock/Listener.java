@@ -93,6 +93,7 @@ final class Listener {
                 if (engine.closed) { // And may have seen only that one.
                     listening.close().run();
                 }
+                engine.askAgain(); // What was published meanwhile is lost.
             } catch (RuntimeException outOfReach) {
                 // The next beat tries it again.
             }

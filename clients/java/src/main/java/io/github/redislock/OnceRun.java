@@ -123,7 +123,10 @@ final class OnceRun<T> {
     /** Nobody fails because of one, either, unless it will never be made again. */
     private byte[] orOld(Throwable failed) {
         boolean never = failed instanceof Error || failed instanceof UnsupportedOperationException;
-        return old == null || never ? unchecked(failed) : old;
+        if (old == null || never) {
+            throw Engine.thrown(failed);
+        }
+        return old;
     }
 
     /** Its hold is renewed until it is stored or abandoned, whatever becomes of the thread. */
@@ -150,7 +153,7 @@ final class OnceRun<T> {
     /** The old value in place of one that could not be made. */
     private byte[] instead(Throwable failed) {
         if (old == null || failed instanceof Error) {
-            return unchecked(failed);
+            throw Engine.thrown(failed);
         }
         String text = "A new value of " + name + " could not be made: the old one is used";
         Engine.LOG.log(System.Logger.Level.WARNING, text, failed);
@@ -159,11 +162,5 @@ final class OnceRun<T> {
 
     private T opened(byte[] bytes) {
         return how.unpack().apply(bytes);
-    }
-
-    /** As it is, also where it is checked. */
-    @SuppressWarnings("unchecked")
-    private static <R, E extends Throwable> R unchecked(Throwable failed) throws E {
-        throw (E) failed;
     }
 }
