@@ -329,13 +329,13 @@ final class Acquire {
                         // No time for another answer, which would hide what this one says.
                         || now + Engine.PACE_NANOS - giveUpNanos >= 0;
         if (late) {
-            if (unanswered) { // There is nobody to tell.
+            if (unanswered) { // There is nobody to tell before this ends.
                 uncertain = false;
                 placed = false;
-            }
-            if (unanswered && reader == null) {
-                // A server that was silent may read both later: the release behind the request.
-                engine.work(() -> leave(true));
+                if (reader == null) {
+                    // A server that was silent may read both later: the release behind the request.
+                    engine.work(() -> leave(true));
+                }
             }
             fail(failed);
         } else {

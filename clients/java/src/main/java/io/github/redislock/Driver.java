@@ -41,15 +41,19 @@ abstract class Driver implements AutoCloseable {
     /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
     final boolean failsOver;
 
+    /** Whether one connection stays, so that holds can be bound to it. */
+    final boolean keepsOne;
+
     /** That of the connection that holds are bound to: another one after it was lost. */
     volatile Lease.Pulse pulse = new Lease.Pulse();
 
     /** Runs after the connection that holds are bound to was made anew. */
     volatile Runnable news = () -> {};
 
-    Driver(boolean blocks, boolean failsOver) {
+    Driver(boolean blocks, boolean failsOver, boolean keepsOne) {
         this.blocks = blocks;
         this.failsOver = failsOver;
+        this.keepsOne = keepsOne;
     }
 
     /**
@@ -87,11 +91,6 @@ abstract class Driver implements AutoCloseable {
 
     /** An error of the library's own kind. */
     abstract RuntimeException failure(String text);
-
-    /** Whether one connection stays, so that holds can be bound to it. */
-    boolean keepsOne() {
-        return true;
-    }
 
     @Override
     public abstract void close();

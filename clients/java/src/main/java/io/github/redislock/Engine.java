@@ -67,7 +67,7 @@ final class Engine implements AutoCloseable {
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
         keeper = new Keeper(this);
         try {
-            if (options.linger().isPresent() && !driver.keepsOne()) {
+            if (options.linger().isPresent() && !driver.keepsOne) {
                 throw new IllegalArgumentException("linger binds a hold to one connection, which a"
                         + " cluster and a UnifiedJedis lack: use RedisLockClient.connect, a"
                         + " JedisPool or Lettuce");

@@ -87,7 +87,7 @@ final class Fallback {
         return new ModuleMissingException(text, cause);
     }
 
-    private static Request unavailable(String feature) {
+    private static Request refused(String feature) {
         throw lacks(feature);
     }
 
@@ -102,18 +102,16 @@ final class Fallback {
         List<byte[]> words = request.words();
         return switch (request.command) {
             case "LOCK.ACQUIRE" ->
-                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, request, 3);
+                has(words, 3, "LIMIT") ? refused(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST")
-                        ? unavailable("a least time")
-                        : script(RELEASE, request, 2);
+                has(words, 2, "ATLEAST") ? refused("a least time") : script(RELEASE, request, 2);
             case "LOCK.RENEW" -> script(RENEW, request, 3);
             case "LOCK.CHECK" -> script(CHECK, request, 2);
             case "LOCK.INFO" -> script(INFO, request, 1);
-            case "LOCK.ONCE" -> unavailable("a value that one makes for all");
-            case "RWLOCK.RLOCK" -> unavailable("a read lock");
-            case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
-            default -> unavailable("a guarded command");
+            case "LOCK.ONCE" -> refused("a value that one makes for all");
+            case "RWLOCK.RLOCK" -> refused("a read lock");
+            case "LOCK.MACQUIRE" -> refused("a multi-lock");
+            default -> refused("a guarded command");
         };
     }
 

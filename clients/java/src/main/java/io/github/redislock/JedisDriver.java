@@ -33,7 +33,7 @@ final class JedisDriver extends JedisReplies {
     private volatile Connection link;
 
     private JedisDriver(IntFunction<Connection> connecting, boolean failsOver) {
-        super(failsOver);
+        super(failsOver, true);
         this.connecting = connecting;
     }
 

@@ -13,8 +13,8 @@ import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
 abstract class JedisReplies extends Driver {
-    JedisReplies(boolean failsOver) {
-        super(true, failsOver);
+    JedisReplies(boolean failsOver, boolean keepsOne) {
+        super(true, failsOver, keepsOne);
     }
 
     @Override

@@ -2,8 +2,8 @@ package io.github.redislock;
 
 import io.lettuce.core.*;
 import io.lettuce.core.api.StatefulConnection;
+import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.RedisClusterClient;
-import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.codec.*;
 import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.*;
@@ -23,7 +23,6 @@ import java.util.function.Consumer;
  */
 final class LettuceDriver extends Driver {
     private final StatefulConnection<String, String> shared;
-    private final boolean cluster;
 
     /** Null where all commands go by one connection, which stays the application's. */
     private final AbstractRedisClient client;
@@ -63,11 +62,13 @@ final class LettuceDriver extends Driver {
             boolean failsOver,
             int lines,
             Runnable closing) {
-        super(false, failsOver);
+        super(
+                false,
+                failsOver,
+                client instanceof RedisClient || given instanceof StatefulRedisConnection);
         this.client = client;
         this.longestAnswer = options.slice().plusMillis(2L * options.answerMs());
         this.shared = given == null ? connect() : (StatefulConnection<String, String>) given;
-        this.cluster = shared instanceof StatefulRedisClusterConnection;
         this.lines = new Semaphore(lines);
         this.closing = closing;
         shared.addListener(state);
@@ -102,7 +103,7 @@ final class LettuceDriver extends Driver {
     /** One of our own; what the application gave may be in the middle of something. */
     private void leaveIfDemoted(Throwable failed) {
         if (client != null
-                && !cluster // Which finds the next primary.
+                && keepsOne // A cluster finds the next primary.
                 && Replies.isDemoted(refusal(Engine.cause(failed)))
                 && leaving.compareAndSet(false, true)) {
             // Lettuce connects anew, and asks a Sentinel where to.
@@ -273,7 +274,7 @@ final class LettuceDriver extends Driver {
      */
     @Override
     public long mostBlockMs() {
-        return cluster ? 2_000 : Long.MAX_VALUE;
+        return keepsOne ? Long.MAX_VALUE : 2_000;
     }
 
     @Override
@@ -289,11 +290,6 @@ final class LettuceDriver extends Driver {
     @Override
     public RuntimeException failure(String text) {
         return new RedisException(text);
-    }
-
-    @Override
-    public boolean keepsOne() {
-        return !cluster;
     }
 
     /** What the application gave stays open. */

@@ -16,7 +16,8 @@ class UnifiedJedisDriver extends JedisReplies {
     private final Semaphore waiters;
 
     UnifiedJedisDriver(UnifiedJedis jedis, int waiters) {
-        super(true);
+        // Its pool closes a connection that is idle for a minute.
+        super(true, false);
         this.jedis = jedis;
         this.waiters = new Semaphore(waiters, true);
     }
@@ -44,12 +45,6 @@ class UnifiedJedisDriver extends JedisReplies {
         return Engine.done(new Line(
                 (request, answerEnd) -> done(() -> execute(request, answerEnd)),
                 usable -> waiters.release()));
-    }
-
-    /** Its pool closes a connection that is idle for a minute, and would end what is bound to it. */
-    @Override
-    public boolean keepsOne() {
-        return false;
     }
 
     /** The client stays its owner's to close. */
