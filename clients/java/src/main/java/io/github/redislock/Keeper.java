@@ -129,13 +129,14 @@ final class Keeper {
                     if (reply == null) { // A guard says so to one that has it, too.
                         return renewOnce(hold, leaseMs);
                     }
-                    boolean same = reply.equals(hold.fence) && hold.lease.answered(sent);
-                    if (same && !hold.isEnded()) {
+                    boolean same = reply.equals(hold.fence);
+                    if (same && hold.lease.answered(sent) && !hold.isEnded()) {
                         hold.lease.bind(pulse);
                         return Engine.done(true);
                     }
-                    // Nobody asked for that.
-                    return engine.giveUp(hold.claim, hold.token, 0).handle((was, cut) -> false);
+                    long leastMs = same ? hold.leastMsAtItsEnd() : 0; // Nobody asked for another.
+                    return engine.giveUp(hold.claim, hold.token, leastMs)
+                            .handle((was, cut) -> false);
                 })
                 .exceptionallyCompose(
                         failed -> isGone(failed) ? Engine.done(false) : Engine.failed(failed));
