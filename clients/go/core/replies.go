@@ -149,7 +149,7 @@ func ended(ctx context.Context) error {
 }
 
 var (
-	unknownCommand = regexp.MustCompile(`(?i)(unknown|unsupported) command|not (available|supported)|unsupported`)
+	unknownCommand = regexp.MustCompile(`(?i)unknown (redis )?command|not (available|supported)|unsupported`)
 	quoted         = regexp.MustCompile("['\"`]([^'\"`]*)['\"`]")
 )
 

@@ -30,8 +30,8 @@ final class Replies {
             "the lease (LockOptions.ttl where none is given, lockAtMostFor of a job)";
 
     /** How servers and proxies say that they have no such command, in lower case. */
-    private static final List<String> UNKNOWN =
-            List.of("unknown command", "unsupported", "not supported", "not available");
+    private static final List<String> UNKNOWN = List.of(
+            "unknown command", "unknown redis", "unsupported", "not supported", "not available");
 
     private Replies() {}
 
