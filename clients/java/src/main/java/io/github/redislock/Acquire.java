@@ -213,7 +213,7 @@ final class Acquire {
                 return;
             }
             if (engine.closed) {
-                fail(closed());
+                fail(Engine.closed());
                 return;
             }
             if (leftNanos <= 0 && last != null && last.isRefused) {
@@ -455,7 +455,7 @@ final class Acquire {
                 return;
             }
             if (!over && engine.closed && reader == null) {
-                fail(closed());
+                fail(Engine.closed());
                 return;
             }
             held = end();
@@ -483,16 +483,10 @@ final class Acquire {
         return hold;
     }
 
-    private RuntimeException closed() {
-        return steps != null
-                ? engine.driver.failure("the client was closed")
-                : new IllegalStateException("the client was closed");
-    }
-
     /** What a closing client waits for. A conversion would end the hold that is there. */
     CompletableFuture<?> close() {
         placed |= reader == null;
-        return fail(closed());
+        return fail(Engine.closed());
     }
 
     /** In vain, or by its owner, who has completed the future in another way. */

@@ -85,9 +85,6 @@ abstract class Driver implements AutoCloseable {
     /** Whether no answer came, so that the server may have done the command or not. */
     abstract boolean isOutOfReach(Throwable failed);
 
-    /** An error of the library's own kind. */
-    abstract RuntimeException failure(String text);
-
     /** How often the library has sent a command again by itself, where it lets that be seen. */
     long resends() {
         return 0;

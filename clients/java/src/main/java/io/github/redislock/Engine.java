@@ -402,6 +402,10 @@ final class Engine implements AutoCloseable {
         return failed instanceof RuntimeException same ? same : new CompletionException(failed);
     }
 
+    static IllegalStateException closed() {
+        return new IllegalStateException("the client was closed");
+    }
+
     /**
      * Stops the keeper, and gives up the places of those that wait. What is held ends with its
      * lease.

@@ -176,7 +176,7 @@ final class JedisDriver extends JedisReplies {
         Connection found = connections.find();
         found = found == null ? connecting.apply(leftMs(endNanos)) : found;
         if (!connections.use(found)) {
-            throw failure("the client was closed");
+            throw Engine.closed();
         }
         return found;
     }

@@ -229,7 +229,7 @@ final class LettuceDriver extends Driver {
 
     private Line line(StatefulConnection<String, String> connection) {
         if (!spares.use(connection)) {
-            throw failure("the client was closed");
+            throw Engine.closed();
         }
         return new Line(
                 (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
@@ -290,11 +290,6 @@ final class LettuceDriver extends Driver {
     @Override
     public boolean isOutOfReach(Throwable failed) {
         return failed instanceof RedisException && refusal(failed) == null;
-    }
-
-    @Override
-    public RuntimeException failure(String text) {
-        return new RedisException(text);
     }
 
     @Override

@@ -22,7 +22,9 @@ record SyncLock(SyncClient client, Claim claim)
     @Override
     public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
         long leaseMs = Leases.ms(lease, unit);
-        refuseInterrupted();
+        if (Thread.interrupted()) { // A nested one asks nobody who would notice.
+            throw new InterruptedException("before asking for " + claim.title());
+        }
         return locked(unit.toNanos(time), leaseMs, true);
     }
 
@@ -37,9 +39,7 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
-        long leaseMs = Leases.ms(lease, unit);
-        refuseInterrupted();
-        return handedOut(unit.toNanos(time), leaseMs, true);
+        return handedOut(unit.toNanos(time), Leases.ms(lease, unit), true);
     }
 
     /** A new hold that belongs to no thread, or null. */
@@ -52,12 +52,6 @@ record SyncLock(SyncClient client, Claim claim)
         hold.handedOn = true;
         client.engine.keeper.watch(hold);
         return new SyncHold(client.engine.keeper, hold);
-    }
-
-    private void refuseInterrupted() throws InterruptedException {
-        if (Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + claim.title());
-        }
     }
 
     private static <T> T uninterrupted(Callable<T> action) {
@@ -111,21 +105,15 @@ record SyncLock(SyncClient client, Claim claim)
 
     /** The last write lock goes and read locks stay: one step on the server. False when lost. */
     private boolean becomeReader(Hold hold) {
-        convert(hold, true);
-        try {
-            return Engine.join(() -> client.engine.keeper.restoreReader(hold, Keeper.GONE));
-        } finally {
-            convert(hold, false);
-        }
+        return Engine.join(() -> hold.inTurn(
+                () -> client.engine.keeper.restoreReader(hold, Keeper.GONE)));
     }
 
     /** The thread may hold only by this what it asks for by it: it would wait for itself. */
     private void refuseOverlap() {
         for (String name : claim.names()) {
             Hold hold = client.mine(name);
-            if (hold != null
-                    && (hold.claim.several() || claim.several())
-                    && !hold.claim.equals(claim)) {
+            if (hold != null && !isOf(hold)) {
                 throw new IllegalStateException("this thread holds "
                         + hold.claim.title()
                         + " already, and would wait for itself: unlock that first");
@@ -226,12 +214,9 @@ record SyncLock(SyncClient client, Claim claim)
     public boolean forceUnlock() {
         Hold hold = client.mine(getName());
         boolean held = Replies.isOne(asked("DEL"));
-        if (hold != null) {
-            hold.end(true);
+        if (hold != null) { // And the others, where it is on several.
+            Engine.join(() -> client.engine.keeper.releaseAtLast(hold));
             client.forget(hold);
-            if (hold.claim.several()) {
-                Engine.join(() -> client.engine.giveUp(hold.claim, hold.token, 0));
-            }
         }
         return held;
     }
@@ -253,9 +238,12 @@ record SyncLock(SyncClient client, Claim claim)
     /** The calling thread's hold on just this; null when it has none. */
     private Hold mine() {
         Hold hold = client.mine(claim.name());
-        boolean same = hold != null
-                && (claim.several() ? hold.claim.equals(claim) : !hold.claim.several());
-        return same ? hold : null;
+        return hold != null && isOf(hold) ? hold : null;
+    }
+
+    /** Whether it is a hold on just this. One on one key may be a reader's or a writer's. */
+    private boolean isOf(Hold hold) {
+        return hold.claim.equals(claim) || !hold.claim.several() && !claim.several();
     }
 
     private Hold held() {

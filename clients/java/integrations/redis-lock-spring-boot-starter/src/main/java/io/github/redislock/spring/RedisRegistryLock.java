@@ -215,14 +215,12 @@ public class RedisRegistryLock implements Lock {
 
     /** An interrupt counts nothing, so it is tried again. */
     private boolean lockAgain(long ttlMs) {
-        boolean interrupted = Thread.interrupted();
         try {
             return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
         } catch (InterruptedException flag) {
-            interrupted = true;
-            return lockAgain(ttlMs);
-        } finally {
-            if (interrupted) {
+            try {
+                return lockAgain(ttlMs);
+            } finally {
                 Thread.currentThread().interrupt();
             }
         }
