@@ -44,19 +44,16 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     /** Does the work, and then what ends it, whatever comes of it. Its own error comes first. */
     static <T> CompletableFuture<T> finished(
             Supplier<? extends CompletionStage<T>> work, Supplier<CompletableFuture<Void>> end) {
-        return Engine.done(null)
-                .thenCompose(any -> work.get())
-                .handle((value, failed) -> end.get().handle((done, late) -> {
-                    Throwable first = Engine.cause(failed == null ? late : failed);
-                    if (first == null) {
-                        return value;
+        CompletableFuture<T> working = Engine.done(null).thenCompose(any -> work.get());
+        return working.handle((value, failed) -> end.get().exceptionallyCompose(late -> {
+                    if (failed == null) {
+                        return Engine.failed(late);
                     }
-                    if (failed != null && late != null) {
-                        first.addSuppressed(Engine.cause(late));
-                    }
-                    throw new CompletionException(first);
+                    Engine.cause(failed).addSuppressed(Engine.cause(late));
+                    return Engine.done(null);
                 }))
-                .thenCompose(Function.identity());
+                .thenCompose(Function.identity())
+                .thenCompose(ended -> working);
     }
 
     /** What is completed by its owner in another way leaves neither a place nor a hold. */
