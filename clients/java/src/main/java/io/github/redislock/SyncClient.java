@@ -68,7 +68,8 @@ final class SyncClient implements RedisLockClient {
     public boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
         long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
-        SyncHold held = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE)).takeAtOnce(mostMs);
+        SyncLock lock = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE));
+        SyncHold held = SyncLock.uninterrupted(() -> lock.handedOut(0, mostMs, false));
         if (held == null) {
             return false;
         }

@@ -3,7 +3,6 @@ package io.github.redislock;
 import io.github.redislock.Claim.Mode;
 
 import java.time.Duration;
-import java.util.Locale;
 import java.util.concurrent.*;
 
 /** A view of one key, of several, or of permits. What a thread holds is the client's to know. */
@@ -30,11 +29,7 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public RedisHold tryAcquire() {
-        return takeAtOnce(Leases.RENEWED);
-    }
-
-    SyncHold takeAtOnce(long leaseMs) {
-        return uninterrupted(() -> handedOut(0, leaseMs, false));
+        return uninterrupted(() -> handedOut(0, Leases.RENEWED, false));
     }
 
     @Override
@@ -43,7 +38,7 @@ record SyncLock(SyncClient client, Claim claim)
     }
 
     /** A new hold that belongs to no thread, or null. */
-    private SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
+    SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
         Hold hold = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
         if (hold == null) {
@@ -54,7 +49,7 @@ record SyncLock(SyncClient client, Claim claim)
         return new SyncHold(client.engine.keeper, hold);
     }
 
-    private static <T> T uninterrupted(Callable<T> action) {
+    static <T> T uninterrupted(Callable<T> action) {
         try {
             return action.call();
         } catch (Exception failed) {
@@ -189,10 +184,9 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public boolean isLocked() {
-        String mine = claim.mode().name().toLowerCase(Locale.ROOT);
         return Engine.join(() -> client.engine
                 .info(getName(), "mode")
-                .thenApply(mine::equals)
+                .thenApply(mode -> claim.mode().name().equalsIgnoreCase(String.valueOf(mode)))
                 // An old client may hold it, in its own way.
                 .exceptionallyCompose(failed -> client.engine.isError(failed, "WRONGTYPE")
                         ? Engine.done(true)
