@@ -53,10 +53,10 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
                 return Engine.done(false);
             }
             return engine.keeper
-                    .beginJob(held.hold, lockAtLeastFor.toMillis())
+                    .beginJob(held.hold(), lockAtLeastFor.toMillis())
                     .thenCompose(begun -> FutureLock.finished(
                             () -> job.apply(held).thenApply(any -> true),
-                            () -> engine.keeper.endJob(held.hold)));
+                            () -> engine.keeper.endJob(held.hold())));
         });
     }
 

@@ -4,14 +4,9 @@ import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 
 /** What {@link Keeper} does for one hold, as futures. */
-final class FutureHold implements AsyncHold {
-    private final Engine engine;
-    final Hold hold;
-    private final CompletableFuture<String> lost = new CompletableFuture<>();
-
+record FutureHold(Engine engine, Hold hold, CompletableFuture<String> lost) implements AsyncHold {
     FutureHold(Engine engine, Hold hold) {
-        this.engine = engine;
-        this.hold = hold;
+        this(engine, hold, new CompletableFuture<>());
         hold.whenLost = reason -> engine.callbacks.execute(() -> lost.complete(reason));
         engine.keeper.watch(hold);
     }

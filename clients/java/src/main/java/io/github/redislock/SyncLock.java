@@ -125,14 +125,11 @@ record SyncLock(SyncClient client, Claim claim)
         } else if (claim.mode() == Mode.EXCLUSIVE && hold.shared > 0) {
             downgrade(hold);
         } else {
-            try {
-                if (!Engine.join(() -> client.engine.keeper.release(hold, leastMs))) {
-                    throw Replies.notHeld(claim);
-                }
-            } finally {
-                if (hold.isOver()) { // Otherwise it can be tried again.
-                    client.forget(hold);
-                }
+            // One that throws can be tried again.
+            boolean held = Engine.join(() -> client.engine.keeper.release(hold, leastMs));
+            client.forget(hold);
+            if (!held) {
+                throw Replies.notHeld(claim);
             }
         }
     }

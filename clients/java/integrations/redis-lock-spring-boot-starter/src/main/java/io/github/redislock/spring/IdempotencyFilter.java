@@ -45,8 +45,10 @@ public class IdempotencyFilter extends OncePerRequestFilter {
             HttpHeaders.LOCATION);
 
     private final RedisLockClient locks;
-    private Duration keep = Duration.ofDays(1);
-    private Duration patience = Duration.ZERO;
+    private Once<byte[]> how = Once.bytes()
+            .withKeep(Duration.ofDays(1))
+            .withEarly(Duration.ZERO)
+            .withPatience(Duration.ZERO);
     private int limit = 1 << 20;
 
     /**
@@ -64,7 +66,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
      * @param keep a day by default
      */
     public void setKeep(Duration keep) {
-        this.keep = keep;
+        how = how.withKeep(keep);
     }
 
     /**
@@ -73,7 +75,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
      * @param patience none by default
      */
     public void setPatience(Duration patience) {
-        this.patience = patience;
+        how = how.withPatience(patience);
     }
 
     /**
@@ -119,10 +121,6 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         byte[] mark = digest(words.toArray());
         // What a client has chosen is no part of the name: its braces would say the slot.
         byte[] key = digest(caller(request), request.getHeader(HEADER));
-        Once<byte[]> how = Once.bytes()
-                .withKeep(keep)
-                .withEarly(Duration.ZERO)
-                .withPatience(patience);
         ContentCachingResponseWrapper first = new ContentCachingResponseWrapper(response);
         boolean[] answered = {false};
         try {

@@ -41,7 +41,6 @@ record JedisConnections(JedisConnectionFactory factory, LockOptions options) {
         return new JedisSentinelPool(
                 servers.getMaster().getName(),
                 addresses(servers.getSentinels()),
-                new JedisPoolConfig(),
                 config(servers.getUsername(), servers.getPassword(), servers.getDatabase()),
                 config(servers.getSentinelUsername(), servers.getSentinelPassword(), 0));
     }
