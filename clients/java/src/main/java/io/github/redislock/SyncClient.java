@@ -82,12 +82,6 @@ final class SyncClient implements RedisLockClient {
         return true;
     }
 
-    /** A new hold of the calling thread, or the reader's that was converted; null in vain. */
-    Hold acquire(Claim claim, Hold reader, long leaseMs, long waitNanos, boolean interruptible)
-            throws InterruptedException {
-        return new Acquire(engine, claim, leaseMs, reader, waitNanos, true).await(interruptible);
-    }
-
     /** What the calling thread holds, by the client's own clock; null when nothing. */
     Hold mine(String name) {
         Hold hold = holds.get(new Key(name, Thread.currentThread()));

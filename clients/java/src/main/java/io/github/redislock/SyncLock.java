@@ -40,7 +40,8 @@ record SyncLock(SyncClient client, Claim claim)
     /** A new hold that belongs to no thread, or null. */
     SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
-        Hold hold = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
+        Hold hold = new Acquire(client.engine, claim, leaseMs, null, waitNanos, true)
+                .await(interruptible);
         if (hold == null) {
             return null;
         }
@@ -75,9 +76,9 @@ record SyncLock(SyncClient client, Claim claim)
         convert(reader, true);
         try {
             // The clock releases what it ends before that, so it is asked for anew.
-            boolean converts = reader != null && !reader.isOver();
-            taken = client.acquire(
-                    claim, converts ? reader : null, leaseMs, waitNanos, interruptible);
+            Hold converted = reader == null || reader.isOver() ? null : reader;
+            taken = new Acquire(client.engine, claim, leaseMs, converted, waitNanos, true)
+                    .await(interruptible);
         } finally {
             convert(reader, false);
         }
