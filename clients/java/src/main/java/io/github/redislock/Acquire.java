@@ -115,7 +115,7 @@ final class Acquire {
         this.claim = claim;
         // A new token, so that nothing that is on its way for an earlier hold can touch this one.
         this.token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        this.renewed = leaseMs == Leases.RENEWED;
+        this.renewed = leaseMs == Lease.RENEWED;
         boolean ever = renewed || reader != null && reader.renewed;
         long wantedMs = ever ? engine.ttlMs() : leaseMs;
         this.ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());

@@ -46,7 +46,7 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
             Duration lockAtMostFor,
             Duration lockAtLeastFor,
             Function<AsyncHold, ? extends CompletionStage<?>> job) {
-        long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
+        long mostMs = Lease.jobMs(lockAtMostFor, lockAtLeastFor);
         FutureLock lock = new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
         return lock.take(0, mostMs, Function.identity()).thenCompose(held -> {
             if (held == null) {

@@ -38,7 +38,7 @@ record FutureHold(Engine engine, Hold hold, CompletableFuture<String> lost) impl
 
     @Override
     public CompletableFuture<Boolean> renew(Duration ttl) {
-        return called(engine.keeper.set(hold, Leases.ms(ttl)));
+        return called(engine.keeper.set(hold, Lease.ms(ttl)));
     }
 
     @Override
@@ -48,7 +48,7 @@ record FutureHold(Engine engine, Hold hold, CompletableFuture<String> lost) impl
 
     @Override
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
-        long leastMs = Leases.leastMs(atLeast);
+        long leastMs = Lease.leastMs(atLeast);
         return isHeld() ? called(engine.keeper.release(hold, leastMs)) : Engine.done(false);
     }
 

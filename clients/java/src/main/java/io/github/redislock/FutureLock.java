@@ -10,24 +10,24 @@ import java.util.function.Supplier;
 record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public CompletableFuture<AsyncHold> lock() {
-        return take(Acquire.ENDLESS, Leases.RENEWED, hold -> hold);
+        return take(Acquire.ENDLESS, Lease.RENEWED, hold -> hold);
     }
 
     @Override
     public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time) {
-        return take(time.toNanos(), Leases.RENEWED, Optional::ofNullable);
+        return take(time.toNanos(), Lease.RENEWED, Optional::ofNullable);
     }
 
     @Override
     public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, Duration lease) {
-        return take(time.toNanos(), Leases.ms(lease), Optional::ofNullable);
+        return take(time.toNanos(), Lease.ms(lease), Optional::ofNullable);
     }
 
     @Override
     public <T> CompletableFuture<T> with(
             Function<AsyncHold, ? extends CompletionStage<T>> work) {
         CompletableFuture<FutureHold> waiting =
-                take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
+                take(Acquire.ENDLESS, Lease.RENEWED, Function.identity());
         CompletableFuture<T> result = new CompletableFuture<>();
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
         waiting.thenCompose(hold -> finished(

@@ -67,7 +67,7 @@ final class SyncClient implements RedisLockClient {
     @Override
     public boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
-        long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
+        long mostMs = Lease.jobMs(lockAtMostFor, lockAtLeastFor);
         SyncLock lock = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE));
         SyncHold held = SyncLock.uninterrupted(() -> lock.handedOut(0, mostMs, false));
         if (held == null) {

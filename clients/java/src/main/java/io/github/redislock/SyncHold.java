@@ -33,7 +33,7 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
 
     @Override
     public boolean renew(Duration ttl) {
-        return Engine.join(() -> keeper.set(hold, Leases.ms(ttl)));
+        return Engine.join(() -> keeper.set(hold, Lease.ms(ttl)));
     }
 
     @Override
@@ -53,13 +53,13 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
 
     @Override
     public void release(Duration atLeast) {
-        long leastMs = Leases.leastMs(atLeast);
+        long leastMs = Lease.leastMs(atLeast);
         released(() -> keeper.release(hold, leastMs));
     }
 
     @Override
     public void releaseIn(Duration rest) {
-        long restMs = Leases.ms(rest);
+        long restMs = Lease.ms(rest);
         released(() -> keeper.releaseIn(hold, restMs));
     }
 

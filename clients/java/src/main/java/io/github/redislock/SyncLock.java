@@ -10,17 +10,17 @@ record SyncLock(SyncClient client, Claim claim)
         implements RedisLock, RedisMultiLock, RedisSemaphore {
     @Override
     public void lock(long lease, TimeUnit unit) {
-        uninterrupted(() -> locked(Long.MAX_VALUE, Leases.ms(lease, unit), false));
+        uninterrupted(() -> locked(Long.MAX_VALUE, Lease.ms(lease, unit), false));
     }
 
     @Override
     public boolean tryLock() {
-        return uninterrupted(() -> locked(0, Leases.RENEWED, false));
+        return uninterrupted(() -> locked(0, Lease.RENEWED, false));
     }
 
     @Override
     public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
-        long leaseMs = Leases.ms(lease, unit);
+        long leaseMs = Lease.ms(lease, unit);
         if (Thread.interrupted()) { // A nested one asks nobody who would notice.
             throw new InterruptedException("before asking for " + claim.title());
         }
@@ -29,12 +29,12 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public RedisHold tryAcquire() {
-        return uninterrupted(() -> handedOut(0, Leases.RENEWED, false));
+        return uninterrupted(() -> handedOut(0, Lease.RENEWED, false));
     }
 
     @Override
     public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
-        return handedOut(unit.toNanos(time), Leases.ms(lease, unit), true);
+        return handedOut(unit.toNanos(time), Lease.ms(lease, unit), true);
     }
 
     /** A new hold that belongs to no thread, or null. */
@@ -119,7 +119,7 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public void unlock(Duration atLeast) {
-        long leastMs = Leases.leastMs(atLeast);
+        long leastMs = Lease.leastMs(atLeast);
         Hold hold = held();
         if (hold.count(claim.mode()) > 1 || (claim.mode() == Mode.SHARED && hold.exclusive > 0)) {
             hold.add(claim.mode(), -1);
@@ -153,7 +153,7 @@ record SyncLock(SyncClient client, Claim claim)
     @Override
     public boolean renew(Duration ttl) {
         Hold hold = held();
-        return Engine.join(() -> client.engine.keeper.set(hold, Leases.ms(ttl)));
+        return Engine.join(() -> client.engine.keeper.set(hold, Lease.ms(ttl)));
     }
 
     @Override
