@@ -50,7 +50,7 @@ record JedisConnections(JedisConnectionFactory factory, LockOptions options) {
                 addresses(servers.getClusterNodes()),
                 config(servers.getUsername(), servers.getPassword(), 0),
                 CLUSTER_ATTEMPTS,
-                options.reconnect());
+                options.reconnect().plusSeconds(2)); // And the time of an answer.
         return new RedisLockConnection(JedisLocks.over(cluster, options), cluster::close);
     }
 
