@@ -70,11 +70,14 @@ public interface RedisHold extends AutoCloseable {
      *
      * @throws IllegalMonitorStateException when it was lost before
      */
-    void release();
+    default void release() {
+        release(Duration.ZERO);
+    }
 
     /**
      * Gives it back, but not before a time after its grant, by the server's clock: until then
-     * nobody else has it. A lease that ends earlier ends it earlier.
+     * nobody else has it. A lease that ends earlier ends it earlier. In a {@link
+     * RedisLockClient#runOnce} the longer time counts.
      *
      * @param atLeast how long it is held at least, counted from its grant. No renewal changes that
      *     moment

@@ -47,13 +47,8 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
     }
 
     @Override
-    public void release() {
-        released(() -> keeper.release(hold, hold.leastMs));
-    }
-
-    @Override
     public void release(Duration atLeast) {
-        long leastMs = Lease.leastMs(atLeast);
+        long leastMs = Math.max(Lease.leastMs(atLeast), hold.leastMs);
         released(() -> keeper.release(hold, leastMs));
     }
 
