@@ -115,7 +115,7 @@ final class Acquire {
         this.claim = claim;
         // A new token, so that nothing that is on its way for an earlier hold can touch this one.
         this.token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        this.renewed = leaseMs == Leases.RENEWED;
+        this.renewed = leaseMs == Lease.RENEWED;
         boolean ever = renewed || reader != null && reader.renewed;
         long wantedMs = ever ? engine.ttlMs() : leaseMs;
         this.ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
@@ -200,7 +200,7 @@ final class Acquire {
                 return;
             }
             if (engine.closed) {
-                fail(closed());
+                fail(Engine.closed());
                 return;
             }
             ask.places = waitsHere && !engine.fallback.isUsed();
@@ -439,19 +439,13 @@ final class Acquire {
         return hold;
     }
 
-    private RuntimeException closed() {
-        return steps != null
-                ? engine.driver.failure("the client was closed")
-                : new IllegalStateException("the client was closed");
-    }
-
     /**
      * What a closing client waits for, but not for long. A conversion would end the hold that is
      * there.
      */
     CompletableFuture<?> close() {
         placed |= reader == null;
-        return fail(closed())
+        return fail(Engine.closed())
                 .completeOnTimeout(null, engine.options.patienceNanos(), TimeUnit.NANOSECONDS)
                 .whenComplete((left, outOfReach) -> { // Out of reach the grace ends it.
                     if (last != null) {

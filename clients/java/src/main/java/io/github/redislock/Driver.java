@@ -89,9 +89,6 @@ abstract class Driver implements AutoCloseable {
     /** Whether no answer came, so that the server may have done the command or not. */
     abstract boolean isOutOfReach(Throwable failed);
 
-    /** An error of the library's own kind. */
-    abstract RuntimeException failure(String text);
-
     @Override
     public abstract void close();
 }

@@ -381,6 +381,10 @@ final class Engine implements AutoCloseable {
         throw (E) failed;
     }
 
+    static IllegalStateException closed() {
+        return new IllegalStateException("the client was closed");
+    }
+
     /**
      * Stops the keeper, and gives up the places of those that wait. What is held ends with its
      * lease.

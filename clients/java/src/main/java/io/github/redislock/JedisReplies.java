@@ -34,11 +34,6 @@ abstract class JedisReplies extends Driver {
                                 || "Retry deadline exceeded.".equals(failed.getMessage())));
     }
 
-    @Override
-    public RuntimeException failure(String text) {
-        return new JedisException(text);
-    }
-
     /** Done when this returns, also where it fails. */
     static <T> CompletableFuture<T> done(Supplier<T> action) {
         return CompletableFuture.supplyAsync(action, Runnable::run);

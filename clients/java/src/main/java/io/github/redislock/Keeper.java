@@ -180,7 +180,7 @@ final class Keeper {
     /** Asks the server if a hold is still there, and for as much time as a nested lock wants. */
     CompletableFuture<Boolean> prolong(Hold hold, long leaseMs) {
         return hold.inTurn(() -> {
-            hold.renewed |= leaseMs == Leases.RENEWED;
+            hold.renewed |= leaseMs == Lease.RENEWED;
             long leftMs = hold.lease.leftMs();
             // Where the server renews nothing for a while, its owner works on.
             boolean insists = !hold.renewed && leaseMs > leftMs;

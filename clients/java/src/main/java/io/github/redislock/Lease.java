@@ -1,5 +1,6 @@
 package io.github.redislock;
 
+import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
@@ -19,6 +20,9 @@ final class Lease {
             }
         }
     }
+
+    /** In place of a lease: until it is unlocked. */
+    static final long RENEWED = 0;
 
     private static final long MARGIN_NANOS = TimeUnit.MILLISECONDS.toNanos(2);
 
@@ -117,5 +121,34 @@ final class Lease {
     long leftMs() {
         double leftMs = (double) (Math.max(0, ttlLeftNanos()) + MARGIN_NANOS) / 1_000_000;
         return (long) Math.ceil(leftMs / 0.99);
+    }
+
+    /** What a user names, in milliseconds. */
+    static long ms(long lease, TimeUnit unit) {
+        if (lease == -1) { // Redisson's word for it.
+            return RENEWED;
+        }
+        if (unit.toMillis(lease) < 1) {
+            throw new IllegalArgumentException("a lease is at least a millisecond");
+        }
+        return unit.toMillis(lease);
+    }
+
+    static long ms(Duration ttl) {
+        return ms(Math.max(0, ttl.toMillis()), TimeUnit.MILLISECONDS);
+    }
+
+    static long leastMs(Duration atLeast) {
+        if (atLeast.isNegative()) {
+            throw new IllegalArgumentException("a lock is not held for less than no time");
+        }
+        return atLeast.toMillis();
+    }
+
+    static long jobMs(Duration most, Duration least) {
+        if (ms(most) < leastMs(least)) {
+            throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
+        }
+        return most.toMillis();
     }
 }

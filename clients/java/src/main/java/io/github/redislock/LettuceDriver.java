@@ -287,11 +287,6 @@ final class LettuceDriver extends Driver {
         return failed instanceof RedisException && refusal(failed) == null;
     }
 
-    @Override
-    public RuntimeException failure(String text) {
-        return new RedisException(text);
-    }
-
     /** What the application gave stays open. */
     @Override
     public void close() {

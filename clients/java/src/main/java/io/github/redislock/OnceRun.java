@@ -117,7 +117,7 @@ final class OnceRun<T> {
     private Acquire acquire(boolean owned) {
         long leftNanos = how.patience().toNanos() - (System.nanoTime() - beganNanos);
         long waitNanos = old == null ? leftNanos : 0;
-        return new Acquire(engine, claim, Leases.RENEWED, null, waitNanos, owned);
+        return new Acquire(engine, claim, Lease.RENEWED, null, waitNanos, owned);
     }
 
     /** Nobody fails because of one, either, unless it will never be made again. */

@@ -12,6 +12,9 @@ import java.util.concurrent.Semaphore;
  * others ask again and again, at their places in the queue.
  */
 class UnifiedJedisDriver extends JedisReplies {
+    /** Half of the pool that Jedis has by default. */
+    static final int WAITERS = 4;
+
     private final UnifiedJedis jedis;
     private final Semaphore waiters;
 
