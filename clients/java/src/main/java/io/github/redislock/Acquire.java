@@ -45,8 +45,11 @@ final class Acquire {
     /** What a failover may take, for a waiter whose wait has no end. */
     private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
 
+    /** How long is long enough for the server to notice that a connection was closed. */
+    private static final int LEAVE_TRIES = 100;
+
     /** The longest wait for the first answer of a server that was out of reach. */
-    private static final long FIRST_SLICE_MS = 1_000;
+    static final long FIRST_SLICE_MS = 1_000;
 
     private final Engine engine;
     private final Claim claim;
@@ -316,16 +319,17 @@ final class Acquire {
 
     private void passes(Throwable failed, boolean unanswered) {
         long now = System.nanoTime();
+        boolean isFirst = outOfReachSince == 0;
         uncertain |= unanswered;
         outOfReach = failed;
         // What was only refused has changed nothing.
         placed |= last.places && engine.kind(failed) == Replies.Kind.ELSEWHERE;
-        if (outOfReachSince == 0) {
+        if (isFirst) {
             outOfReachSince = now - last.dueNanos > 0 ? last.dueNanos : now;
         }
         boolean late = !unanswered && waitNanos > 0
                 ? now - deadlineNanos >= 0
-                : now - outOfReachSince > patienceNanos()
+                : !isFirst && now - outOfReachSince > patienceNanos()
                         // No time for another answer, which would hide what this one says.
                         || now + Engine.PACE_NANOS - giveUpNanos >= 0;
         if (late) {
@@ -339,7 +343,9 @@ final class Acquire {
             }
             fail(failed);
         } else {
-            plan(Engine.PACE_NANOS);
+            // A connection that was idle may have been dead for long: the first new try needs no
+            // pause, and no time to reconnect.
+            plan(isFirst && unanswered ? 0 : Engine.PACE_NANOS);
         }
     }
 
@@ -409,6 +415,10 @@ final class Acquire {
             }
             if (!over && Lease.isOver(sentNanos, ttlMs)) {
                 notNow(0); // Others may have it already.
+                return;
+            }
+            if (!over && engine.closed && reader == null) { // Nobody would renew or unlock it.
+                fail(Engine.closed());
                 return;
             }
             held = end();
@@ -493,14 +503,36 @@ final class Acquire {
         return ended;
     }
 
-    /**
-     * Twice where the server may have a request yet that had no answer: it reads its connections in
-     * no order, and one that is closed waits on until it has noticed that.
-     */
+    /** A server reads its connections in no order: what has no answer may be behind the release. */
     private CompletableFuture<?> leave(boolean unanswered) {
-        CompletableFuture<Boolean> left = reader != null && !reader.isOver()
-                ? engine.keeper.restoreReader(reader, Keeper.NO_WRITER)
-                : engine.giveUp(claim, token, 0);
+        if (reader != null && !reader.isOver()) {
+            return leaveAsReader(LEAVE_TRIES);
+        }
+        CompletableFuture<Boolean> left = engine.giveUp(claim, token, 0);
         return unanswered ? left.thenCompose(any -> leave(false)) : left;
+    }
+
+    /**
+     * The server may not have noticed the closed connection yet. Until then the place stays, and is
+     * granted to a reader that does not know of it, or later keeps other readers out for its grace.
+     */
+    private CompletableFuture<Boolean> leaveAsReader(int tries) {
+        return engine.info(claim.name(), "waiters")
+                .thenApply(waiters -> String.valueOf(waiters).contains(token))
+                .exceptionally(refused -> false) // To a user who may not ask.
+                .thenCompose(waits -> engine.keeper
+                        .restoreReader(reader, Keeper.NO_WRITER)
+                        .thenCompose(held -> {
+                            if (!held) {
+                                return engine.giveUp(claim, token, 0);
+                            }
+                            if (!waits || tries == 0 || engine.closed) {
+                                return Engine.done(true);
+                            }
+                            Executor soon = CompletableFuture.delayedExecutor(
+                                    Engine.PACE_NANOS / 10, TimeUnit.NANOSECONDS, engine::work);
+                            return CompletableFuture.runAsync(() -> {}, soon)
+                                    .thenCompose(any -> leaveAsReader(tries - 1));
+                        }));
     }
 }
