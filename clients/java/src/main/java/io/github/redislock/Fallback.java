@@ -12,6 +12,7 @@ final class Fallback {
             "no fair queue, no fence, no readers-writers, no counted or several locks, no guarded"
                     + " commands, and a clock that an eviction or a failover can cut short";
 
+    static final String LEAST_TIME = "a least time";
     static final String SEMAPHORE = "a semaphore";
 
     private static final String LOAD =
@@ -104,7 +105,7 @@ final class Fallback {
             case "LOCK.ACQUIRE" ->
                 has(words, 3, "LIMIT") ? refused(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? refused("a least time") : script(RELEASE, request, 2);
+                has(words, 2, "ATLEAST") ? refused(LEAST_TIME) : script(RELEASE, request, 2);
             case "LOCK.RENEW" -> script(RENEW, request, 3);
             case "LOCK.CHECK" -> script(CHECK, request, 2);
             case "LOCK.INFO" -> script(INFO, request, 1);
@@ -122,6 +123,7 @@ final class Fallback {
     private static Request script(String script, Request request, int count) {
         Request instead = new Request("EVAL").add(script).add(1).key(request.key);
         request.words().subList(1, count).forEach(instead::add);
+        instead.whenResent = request.whenResent;
         return instead;
     }
 }

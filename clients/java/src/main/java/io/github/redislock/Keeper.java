@@ -285,7 +285,8 @@ final class Keeper {
                     }
                     forget(hold);
                     engine.goOn(hold.claim, hold.token, 0, 1_000, failed);
-                    if (!isGone(failed) && engine.kind(failed) == Replies.Kind.FINAL) {
+                    boolean refused = engine.refusal(failed) != null; // Not an exhausted pool.
+                    if (refused && !isGone(failed) && engine.kind(failed) == Replies.Kind.FINAL) {
                         throw Engine.thrown(Engine.cause(failed));
                     }
                     return null;
@@ -347,7 +348,9 @@ final class Keeper {
     /** A job's hold is given back no sooner than so long after its grant, which needs the module. */
     CompletableFuture<Boolean> beginJob(Hold hold, long leastMs) {
         if (hold.fence == 0 && leastMs > 0) {
-            return release(hold, leastMs); // Which says so.
+            // Whatever the release says: it must not run, also where its lease is over by now.
+            return release(hold, 0)
+                    .thenCompose(any -> Engine.failed(Fallback.lacks(Fallback.LEAST_TIME)));
         }
         hold.leastMs = leastMs;
         return Engine.done(true);
