@@ -36,6 +36,11 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
     Object execute(Request request, long endNanos) {
         int slot = JedisClusterCRC16.getSlot(Request.bytes(request.key));
         String address = owners.get(slot);
+        if (address == null && request.blockMs > 0) { // A silent node must not cost a whole slice.
+            request.blockMs = Math.min(request.blockMs, Acquire.FIRST_SLICE_MS);
+            long firstNanos = TimeUnit.MILLISECONDS.toNanos(2 * Acquire.FIRST_SLICE_MS);
+            endNanos = Math.min(endNanos - System.nanoTime(), firstNanos) + System.nanoTime();
+        }
         List<Request> sent = List.of(request);
         for (int hop = 0; hop < MOST_HOPS; hop++) {
             address = address == null ? any() : address;

@@ -146,8 +146,10 @@ final class LettuceDriver extends Driver {
                         late.run();
                         throw new RedisCommandTimeoutException("no answer in time");
                     }
-                    throw cause instanceof RedisException same
-                            ? same
+                    // A client that was shut down stays so; what else there is passes.
+                    throw cause instanceof RedisException
+                                    || cause.getClass() == IllegalStateException.class
+                            ? Engine.thrown(cause)
                             : new RedisException("the connection was closed", cause);
                 });
     }
