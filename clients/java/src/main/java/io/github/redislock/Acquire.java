@@ -32,9 +32,6 @@ final class Acquire {
         /** Without a grant. */
         volatile boolean isAnswered;
 
-        /** Whether the server has answered that it is not granted. */
-        boolean isRefused;
-
         /** Once, as another one may have the connection after that. */
         void close(boolean usable) {
             if (line != null && !closed.getAndSet(true)) {
@@ -46,7 +43,7 @@ final class Acquire {
     static final long ENDLESS = Long.MAX_VALUE / 2;
 
     /** What a failover may take, for a waiter whose wait has no end. */
-    static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
+    private static final long FAILOVER_NANOS = TimeUnit.MINUTES.toNanos(1);
 
     /** How long is long enough for the server to notice that a connection was closed. */
     private static final int LEAVE_TRIES = 100;
@@ -73,6 +70,9 @@ final class Acquire {
     /** What the thread that waits is to do; null where there is none. */
     private final BlockingQueue<Runnable> steps;
 
+    /** Asks: the thread that waits, or where there is none whoever plans it, as nothing blocks. */
+    private final Executor thread;
+
     private final CompletableFuture<Hold> result = new CompletableFuture<>();
     private final Consumer<String> span;
 
@@ -88,6 +88,9 @@ final class Acquire {
 
     /** The first that the server may have granted by. */
     private volatile Asked first;
+
+    /** Whether it is granted, and asked for only by the connection that stays. */
+    private volatile boolean binds;
 
     /** Whether the last answer was lost, so that the server may have granted what was not seen. */
     private boolean uncertain;
@@ -115,17 +118,18 @@ final class Acquire {
         this.claim = claim;
         // A new token, so that nothing that is on its way for an earlier hold can touch this one.
         this.token = reader == null ? UUID.randomUUID().toString() : reader.token;
-        this.renewed = leaseMs == Leases.RENEWED;
+        this.renewed = leaseMs == Lease.RENEWED;
         boolean ever = renewed || reader != null && reader.renewed;
         long wantedMs = ever ? engine.ttlMs() : leaseMs;
         this.ttlMs = reader == null ? wantedMs : Math.max(wantedMs, reader.lease.leftMs());
         this.reader = reader;
         this.owner = owned && claim.result() == null ? Thread.currentThread() : null;
         this.steps = owned ? new LinkedBlockingQueue<>() : null;
+        this.thread = owned ? steps::add : Runnable::run;
         this.waitNanos = Math.max(0, Math.min(waitNanos, ENDLESS));
         this.deadlineNanos = System.nanoTime() + this.waitNanos;
         this.giveUpNanos = deadlineNanos + engine.options.patienceNanos();
-        this.span = engine.telemetry.waits(claim);
+        this.span = engine.telemetry.begins("redis_lock.wait", claim, 0);
     }
 
     /** What is held then, or null when the lock could not be had in time. */
@@ -137,11 +141,7 @@ final class Acquire {
             Future<?> end = engine.later(waitNanos, this::timeOut);
             result.whenComplete((hold, failed) -> end.cancel(false));
         }
-        if (steps == null) {
-            ask();
-        } else {
-            plan(0);
-        }
+        thread.execute(this::ask);
         return result;
     }
 
@@ -153,11 +153,10 @@ final class Acquire {
     }
 
     private synchronized void timeOut() {
-        long awayNanos = outOfReachSince == 0 ? 0 : System.nanoTime() - outOfReachSince;
-        if (awayNanos > engine.options.reconnect().toNanos()) {
-            fail(outOfReach);
-        } else {
+        if (outOfReachSince == 0) {
             giveUp();
+        } else {
+            fail(outOfReach);
         }
     }
 
@@ -181,31 +180,22 @@ final class Acquire {
         try {
             return result.get();
         } catch (ExecutionException failed) {
-            if (failed.getCause() instanceof InterruptedException interrupt) {
-                throw interrupt;
-            }
             throw Engine.thrown(failed.getCause());
         }
     }
 
     /** Asks again after that. */
     synchronized void plan(long delayNanos) {
-        if (over) {
-            return;
-        }
-        next.cancel(false);
-        if (steps == null) {
-            next = engine.later(delayNanos, this::ask);
-        } else if (delayNanos > 0) {
-            next = engine.at(delayNanos, () -> steps.add(this::ask));
-        } else {
-            steps.add(this::ask);
+        if (!over) {
+            next.cancel(false);
+            next = engine.at(delayNanos, () -> thread.execute(this::ask));
         }
     }
 
     private void ask() {
         Asked ask = new Asked();
-        long leftNanos = deadlineNanos - ask.sentNanos;
+        long leftNanos = binds ? 0 : deadlineNanos - ask.sentNanos;
+        binds = false;
         boolean told = leftNanos > 0 && engine.listener != null && engine.listener.hears();
         boolean waitsHere = told || leftNanos > 0 && engine.fallback.isChosen();
         synchronized (this) {
@@ -213,11 +203,7 @@ final class Acquire {
                 return;
             }
             if (engine.closed) {
-                fail(closed());
-                return;
-            }
-            if (leftNanos <= 0 && last != null && last.isRefused) {
-                giveUp();
+                fail(Engine.closed());
                 return;
             }
             ask.places = waitsHere && !engine.fallback.isUsed();
@@ -288,7 +274,6 @@ final class Acquire {
 
     /** The server has answered that it is not granted: asks again, unless the time is over. */
     private void notNow(long pauseNanos) {
-        last.isRefused = true;
         outOfReachSince = 0;
         uncertain = false;
         long leftNanos = deadlineNanos - System.nanoTime();
@@ -301,14 +286,13 @@ final class Acquire {
 
     private long pauseNanos(Asked ask) {
         if (engine.fallback.isUsed()) {
-            return TimeUnit.MILLISECONDS.toNanos(Fallback.pauseMs());
+            // As all ask at a time of their own, none has the next word each time.
+            return TimeUnit.MILLISECONDS.toNanos(ThreadLocalRandom.current().nextLong(20, 80));
         }
-        if (ask.line != null) {
-            // A guard says no at once to one that waits, if its token holds all by an unseen grant.
-            return Math.max(0, Math.min(Engine.PACE_NANOS, ask.dueNanos - ask.sentNanos)
-                    - (System.nanoTime() - ask.sentNanos));
-        }
-        return ask.places ? Engine.PACE_NANOS : 0; // From now on it may wait at the server.
+        // Also where it waits at the server: a guard says no at once to a token that holds all by
+        // an unseen grant. Without a place it may wait from now on.
+        long sinceNanos = System.nanoTime() - ask.sentNanos;
+        return ask.places ? Math.max(0, Engine.PACE_NANOS - sinceNanos) : 0;
     }
 
     /** Asks again where that helps. */
@@ -317,10 +301,10 @@ final class Acquire {
             case "DEADLOCK" -> deadlock(refusal);
             case "CANCELLED" -> fail(new LockCancelledException(claim.title()));
             case "CROSSSLOT" -> fail(Replies.crossSlot(claim, failed));
-            case "PARTIAL" -> begunAnew(); // A grant whose answer was lost has ended in part.
+            // What is left of a grant that was not seen is given back before it is asked for again.
+            case "PARTIAL" -> engine.giveUp(claim, token, 0).whenComplete((was, cut) -> plan(0));
             default -> {
                 if (claim.result() == null && Replies.isError(refusal, "WRONGTYPE")) {
-                    placed = false; // It ended when the other one's value was written.
                     notNow(Engine.PACE_NANOS);
                 } else if (Replies.isError(refusal, Replies.TTL_TOO_LONG)) {
                     fail(Replies.tooLong(Replies.LEASE, failed));
@@ -349,18 +333,18 @@ final class Acquire {
                         // No time for another answer, which would hide what this one says.
                         || now + Engine.PACE_NANOS - giveUpNanos >= 0;
         if (late) {
-            if (unanswered) { // There is nobody to tell.
+            if (unanswered) { // There is nobody to tell before this ends.
                 uncertain = false;
                 placed = false;
-            }
-            if (unanswered && reader == null) {
-                // A server that was silent may read both later: the release behind the request.
-                engine.work(() -> leave(true));
+                if (reader == null) {
+                    // A server that was silent may read both later: the release behind the request.
+                    engine.work(() -> leave(true));
+                }
             }
             fail(failed);
         } else {
             // A connection that was idle may have been dead for long: the first new try needs no
-            // pause.
+            // pause, and no time to reconnect.
             plan(isFirst && unanswered ? 0 : Engine.PACE_NANOS);
         }
     }
@@ -372,13 +356,6 @@ final class Acquire {
             return reconnectNanos;
         }
         return Math.max(reconnectNanos, waitNanos == ENDLESS ? FAILOVER_NANOS : ENDLESS);
-    }
-
-    /** A hold that ended in part, or unseen, is given back before it is asked for again. */
-    private void begunAnew() {
-        uncertain = false;
-        placed = false;
-        engine.giveUp(claim, token, 0).whenComplete((was, cut) -> plan(0));
     }
 
     private void deadlock(String text) {
@@ -401,32 +378,21 @@ final class Acquire {
 
     /**
      * It was granted at any moment since it was asked for. After a long wait the lease is begun
-     * anew, which also tells if it is over. One that lingers is bound to the connection that stays
-     * before the one of its wait may be closed.
+     * anew, which also tells if it is over. One that lingers is asked for once more, which binds it
+     * to the connection that stays.
      */
     private void granted(Asked ask, long fence, byte[] early) {
         long now = System.nanoTime();
         synchronized (this) {
             uncertain = true;
-        }
-        if (ask.line != null && engine.lingerMs() >= 0) {
-            Lease.Pulse none = new Lease.Pulse();
-            Lease.Pulse kept = engine.driver.pulse;
-            engine.send(Request.acquiring(claim.held(), token, ttlMs, engine.options))
-                    .whenComplete((reply, failed) -> {
-                        ask.close(true);
-                        if (failed == null && reply == null) {
-                            // Not now, so the next renewal does it.
-                            deliver(fence, early, ask.sentNanos, none);
-                        } else if (failed == null && reply.equals(fence)) {
-                            deliver(fence, early, now, kept);
-                        } else {
-                            begunAnew();
-                        }
-                    });
-            return;
+            placed = true;
         }
         ask.close(true);
+        if (ask.line != null && engine.lingerMs() >= 0 && !over) {
+            binds = true;
+            plan(0);
+            return;
+        }
         if (now - ask.sentNanos <= TimeUnit.MILLISECONDS.toNanos(ttlMs) / 10) {
             deliver(fence, early, ask.sentNanos, ask.pulse);
             return;
@@ -435,8 +401,6 @@ final class Acquire {
                 .whenComplete((held, failed) -> {
                     if (failed == null && held) {
                         deliver(fence, early, now, ask.pulse);
-                    } else if (failed == null && claim.several()) {
-                        begunAnew(); // Some of it may be held still.
                     } else {
                         plan(0);
                     }
@@ -450,12 +414,11 @@ final class Acquire {
                 return; // It was told of it twice.
             }
             if (!over && Lease.isOver(sentNanos, ttlMs)) {
-                placed = true;
                 notNow(0); // Others may have it already.
                 return;
             }
-            if (!over && engine.closed && reader == null) {
-                fail(closed());
+            if (!over && engine.closed && reader == null) { // Nobody would renew or unlock it.
+                fail(Engine.closed());
                 return;
             }
             held = end();
@@ -474,25 +437,31 @@ final class Acquire {
         if (reader != null && !same) {
             engine.keeper.lose(reader, Keeper.NO_WRITER);
         }
-        Lease lease = new Lease(System::nanoTime, engine.lingerMs());
+        // In the fallback it does not linger.
+        long lingerMs = fence == 0 ? -1 : engine.lingerMs();
+        Lease lease = new Lease(System::nanoTime, lingerMs, first.sentNanos);
         Hold hold = same ? reader : new Hold(claim.held(), owner, token, fence, lease);
         hold.renewed |= renewed;
-        hold.lease.begin(first.sentNanos, sentNanos, ttlMs);
+        hold.lease.begin(sentNanos, ttlMs);
         hold.lease.bind(pulse);
-        hold.whenOver = same ? hold.whenOver : engine.telemetry.holds(hold.claim, fence);
+        hold.whenOver =
+                same ? hold.whenOver : engine.telemetry.begins("redis_lock.hold", claim, fence);
         return hold;
     }
 
-    private RuntimeException closed() {
-        return steps != null
-                ? engine.driver.failure("the client was closed")
-                : new IllegalStateException("the client was closed");
-    }
-
-    /** What a closing client waits for. A conversion would end the hold that is there. */
+    /**
+     * What a closing client waits for, but not for long. A conversion would end the hold that is
+     * there.
+     */
     CompletableFuture<?> close() {
         placed |= reader == null;
-        return fail(closed());
+        return fail(Engine.closed())
+                .completeOnTimeout(null, engine.options.patienceNanos(), TimeUnit.NANOSECONDS)
+                .whenComplete((left, outOfReach) -> { // Out of reach the grace ends it.
+                    if (last != null) {
+                        last.close(false);
+                    }
+                });
     }
 
     /** In vain, or by its owner, who has completed the future in another way. */
@@ -514,10 +483,8 @@ final class Acquire {
             }
         }
         return (unanswered || placed ? leave(unanswered) : Engine.done(null))
-                .handle((left, outOfReach) -> {
-                    news.run(); // Out of reach the lease or the grace ends it.
-                    return null;
-                });
+                // Out of reach the lease or the grace ends it.
+                .whenComplete((left, outOfReach) -> news.run());
     }
 
     private boolean isUnderWay() {
@@ -541,25 +508,29 @@ final class Acquire {
         if (reader != null && !reader.isOver()) {
             return leaveAsReader(LEAVE_TRIES);
         }
-        return engine.giveUp(claim, token, 0)
-                .thenCompose(found -> unanswered && !found
-                        ? engine.giveUp(claim, token, 0)
-                        : Engine.done(found));
+        CompletableFuture<Boolean> left = engine.giveUp(claim, token, 0);
+        return unanswered ? left.thenCompose(any -> leave(false)) : left;
     }
 
     /**
-     * The server may not have noticed the closed connection yet, and then grants to a reader that
-     * wants to become the writer.
+     * The server may not have noticed the closed connection yet. Until then the place stays, and is
+     * granted to a reader that does not know of it, or later keeps other readers out for its grace.
      */
-    private CompletableFuture<Void> leaveAsReader(int tries) {
-        return engine.isWaiting(claim.name(), token)
+    private CompletableFuture<Boolean> leaveAsReader(int tries) {
+        return engine.info(claim.name(), "waiters")
+                .thenApply(waiters -> String.valueOf(waiters).contains(token))
+                .exceptionally(refused -> false) // To a user who may not ask.
                 .thenCompose(waits -> engine.keeper
                         .restoreReader(reader, Keeper.NO_WRITER)
                         .thenCompose(held -> {
-                            if (!waits || !held || tries == 0 || engine.closed) {
-                                return Engine.done(null);
+                            if (!held) {
+                                return engine.giveUp(claim, token, 0);
                             }
-                            Executor soon = task -> engine.later(Engine.PACE_NANOS / 10, task);
+                            if (!waits || tries == 0 || engine.closed) {
+                                return Engine.done(true);
+                            }
+                            Executor soon = CompletableFuture.delayedExecutor(
+                                    Engine.PACE_NANOS / 10, TimeUnit.NANOSECONDS, engine::work);
                             return CompletableFuture.runAsync(() -> {}, soon)
                                     .thenCompose(any -> leaveAsReader(tries - 1));
                         }));

@@ -46,17 +46,17 @@ record AsyncClient(Engine engine) implements LettuceLockClient {
             Duration lockAtMostFor,
             Duration lockAtLeastFor,
             Function<AsyncHold, ? extends CompletionStage<?>> job) {
-        long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
+        long mostMs = Lease.jobMs(lockAtMostFor, lockAtLeastFor);
         FutureLock lock = new FutureLock(engine, Claim.one(name, Mode.EXCLUSIVE));
         return lock.take(0, mostMs, Function.identity()).thenCompose(held -> {
             if (held == null) {
                 return Engine.done(false);
             }
             return engine.keeper
-                    .beginJob(held.hold, lockAtLeastFor.toMillis())
+                    .beginJob(held.hold(), lockAtLeastFor.toMillis())
                     .thenCompose(begun -> FutureLock.finished(
                             () -> job.apply(held).thenApply(any -> true),
-                            () -> engine.keeper.endJob(held.hold)));
+                            () -> engine.keeper.endJob(held.hold())));
         });
     }
 

@@ -41,15 +41,19 @@ abstract class Driver implements AutoCloseable {
     /** Whether another server may take over within a while, as with Sentinel and in a cluster. */
     final boolean failsOver;
 
+    /** Whether one connection stays, so that holds can be bound to it. */
+    final boolean keepsOne;
+
     /** That of the connection that holds are bound to: another one after it was lost. */
     volatile Lease.Pulse pulse = new Lease.Pulse();
 
     /** Runs after the connection that holds are bound to was made anew. */
     volatile Runnable news = () -> {};
 
-    Driver(boolean blocks, boolean failsOver) {
+    Driver(boolean blocks, boolean failsOver, boolean keepsOne) {
         this.blocks = blocks;
         this.failsOver = failsOver;
+        this.keepsOne = keepsOne;
     }
 
     /**
@@ -84,19 +88,6 @@ abstract class Driver implements AutoCloseable {
 
     /** Whether no answer came, so that the server may have done the command or not. */
     abstract boolean isOutOfReach(Throwable failed);
-
-    /** An error of the library's own kind. */
-    abstract RuntimeException failure(String text);
-
-    /** How often the library has sent a command again by itself, where it lets that be seen. */
-    long resends() {
-        return 0;
-    }
-
-    /** Why a hold cannot be bound to a connection; null where it can be. */
-    String whyNoLinger() {
-        return null;
-    }
 
     @Override
     public abstract void close();

@@ -51,16 +51,26 @@ final class Engine implements AutoCloseable {
         this.options = options;
         this.fallback = new Fallback(options.fallback());
         Executor own = Executors.newCachedThreadPool(daemons("redis-lock-callback"));
-        this.callbacks = options.executor().map(given -> orElse(given, own)).orElse(own);
+        Executor given = options.executor().orElse(own);
+        this.callbacks = task -> {
+            try {
+                given.execute(task);
+            } catch (RejectedExecutionException refused) {
+                own.execute(task); // It must not keep a hold from its owner.
+            }
+        };
         clock.setRemoveOnCancelPolicy(true);
         clock.setExecuteExistingDelayedTasksAfterShutdownPolicy(false);
         clock.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy());
+        losses.allowCoreThreadTimeOut(true);
         // A moment later there is a thread again.
         workers.setRejectedExecutionHandler((task, busy) -> soon(task));
         keeper = new Keeper(this);
         try {
-            if (options.linger().isPresent() && driver.whyNoLinger() != null) {
-                throw new IllegalArgumentException(driver.whyNoLinger());
+            if (options.linger().isPresent() && !driver.keepsOne) {
+                throw new IllegalArgumentException("linger binds a hold to one connection, which a"
+                        + " cluster and a UnifiedJedis lack: use RedisLockClient.connect, a"
+                        + " JedisPool or Lettuce");
             }
             listener = told ? new Listener(this) : null;
             driver.news = this::reconnected;
@@ -68,8 +78,7 @@ final class Engine implements AutoCloseable {
                 keeper.beat(PACE_NANOS);
             }
         } catch (RuntimeException failed) {
-            clock.shutdownNow();
-            driver.close();
+            close();
             throw failed;
         }
     }
@@ -93,10 +102,7 @@ final class Engine implements AutoCloseable {
 
     private static ThreadPoolExecutor pool(
             String name, int core, int most, BlockingQueue<Runnable> queue) {
-        ThreadPoolExecutor pool =
-                new ThreadPoolExecutor(core, most, 30, TimeUnit.SECONDS, queue, daemons(name));
-        pool.allowCoreThreadTimeOut(true);
-        return pool;
+        return new ThreadPoolExecutor(core, most, 30, TimeUnit.SECONDS, queue, daemons(name));
     }
 
     static ThreadFactory daemons(String name) {
@@ -113,17 +119,6 @@ final class Engine implements AutoCloseable {
 
     long lingerMs() {
         return options.linger().map(linger -> linger.toMillis()).orElse(-1L);
-    }
-
-    /** One that is full or shut down must not keep a hold from its owner. */
-    private static Executor orElse(Executor given, Executor own) {
-        return task -> {
-            try {
-                given.execute(task);
-            } catch (RejectedExecutionException refused) {
-                own.execute(task);
-            }
-        };
     }
 
     /** On the clock's thread, so it must not wait. Never, when the client is closed. */
@@ -155,7 +150,7 @@ final class Engine implements AutoCloseable {
 
     void tellLost(Hold hold, String reason) {
         LostLock news = new LostLock(hold.claim.title(), hold.owner, hold.fence, reason);
-        telemetry.lost(hold.claim);
+        telemetry.lost();
         hold.whenLost.accept(reason);
         losses.execute(() -> {
             try {
@@ -216,8 +211,7 @@ final class Engine implements AutoCloseable {
     private CompletableFuture<Object> sendInstead(Request request, long endNanos) {
         return done(request)
                 .thenApply(Fallback::instead)
-                .thenCompose(instead -> plain(instead, endNanos))
-                .thenApply(reply -> Fallback.reply(request, reply));
+                .thenCompose(instead -> plain(instead, endNanos));
     }
 
     /** One command per key, sent together; whether each reply was a number above 0. */
@@ -250,36 +244,30 @@ final class Engine implements AutoCloseable {
     CompletableFuture<Boolean> release(
             Claim claim, String token, long leastMs, BooleanSupplier lasts) {
         boolean[] unanswered = {false};
-        long before = driver.resends();
-        BooleanSupplier within = within();
+        Function<String, Request> releasing = name -> {
+            Request release = Request.releasing(name, token, leastMs);
+            release.whenResent = () -> unanswered[0] = true;
+            return release;
+        };
         return again(
-                        () -> {
-                            Lease.Pulse pulse = driver.pulse;
-                            return ofAll(claim, name -> Request.releasing(name, token, leastMs))
-                                    .whenComplete((held, failed) -> unanswered[0] |= failed == null
-                                            // A library may have sent it by both connections.
-                                            ? driver.pulse != pulse
-                                            // One of several may be refused after others were
-                                            // released.
-                                            : claim.several() || driver.isOutOfReach(cause(failed)));
-                        },
-                        () -> lasts.getAsBoolean() || within.getAsBoolean())
-                .thenApply(held -> {
-                    boolean again = unanswered[0] || driver.resends() != before;
-                    return held || again && lasts.getAsBoolean();
-                })
+                        () -> ofAll(claim, releasing)
+                                .whenComplete((held, failed) -> unanswered[0] |= failed != null
+                                        // One of several may be refused after others were released.
+                                        && (claim.several() || driver.isOutOfReach(cause(failed)))),
+                        lasts)
+                .thenApply(held -> held || unanswered[0] && lasts.getAsBoolean())
                 .exceptionallyCompose(failed -> bounded("atLeast", failed));
     }
 
     /** Ends a place in the queue, or a hold that nobody has. What fails goes on. */
     CompletableFuture<Boolean> giveUp(Claim claim, String token, long leastMs) {
-        return release(claim, token, leastMs, () -> false)
+        return release(claim, token, leastMs, within())
                 .whenComplete((found, failed) -> goOn(claim, token, leastMs, 1_000, failed));
     }
 
     /** Releases what nobody else will, after a failure that passes: for two minutes, ever slower. */
     void goOn(Claim claim, String token, long leastMs, long pauseMs, Throwable failed) {
-        if (failed != null && kind(cause(failed)) != Replies.Kind.FINAL && pauseMs < 100_000) {
+        if (failed != null && kind(failed) != Replies.Kind.FINAL && pauseMs < 100_000) {
             later(
                     TimeUnit.MILLISECONDS.toNanos(pauseMs),
                     () -> ofAll(claim, name -> Request.releasing(name, token, leastMs))
@@ -323,9 +311,9 @@ final class Engine implements AutoCloseable {
 
     /** A server that is out of reach is one for a while. */
     Replies.Kind kind(Throwable failed) {
-        return driver.isOutOfReach(failed)
+        return driver.isOutOfReach(cause(failed))
                 ? Replies.Kind.ELSEWHERE
-                : Replies.kind(driver.refusal(failed));
+                : Replies.kind(refusal(failed));
     }
 
     boolean isError(Throwable failed, String start) {
@@ -372,13 +360,6 @@ final class Engine implements AutoCloseable {
         });
     }
 
-    /** False where the user may not ask. A release gives the place up all the same. */
-    CompletableFuture<Boolean> isWaiting(String name, String token) {
-        return info(name, "waiters")
-                .thenApply(waiters -> String.valueOf(waiters).contains(token))
-                .exceptionally(refused -> false);
-    }
-
     /** Has the calling thread begin it and wait for its end. An interrupt waits for that. */
     static <T> T join(Supplier<CompletableFuture<T>> action) {
         // A set flag would close the socket, so it is taken down and kept.
@@ -394,12 +375,14 @@ final class Engine implements AutoCloseable {
         }
     }
 
-    /** As it is, unless it is checked. */
-    static RuntimeException thrown(Throwable failed) {
-        if (failed instanceof Error error) {
-            throw error;
-        }
-        return failed instanceof RuntimeException same ? same : new CompletionException(failed);
+    /** Throws it as it is, also where it is checked. */
+    @SuppressWarnings("unchecked")
+    static <E extends Throwable> RuntimeException thrown(Throwable failed) throws E {
+        throw (E) failed;
+    }
+
+    static IllegalStateException closed() {
+        return new IllegalStateException("the client was closed");
     }
 
     /**
@@ -410,13 +393,11 @@ final class Engine implements AutoCloseable {
     public void close() {
         closed = true;
         clock.shutdown();
-        keeper.close();
         CompletableFuture<?>[] released = List.copyOf(waiting.values()).stream()
                 .map(Acquire::close)
                 .toArray(CompletableFuture<?>[]::new);
         CompletableFuture.allOf(released)
-                .completeOnTimeout(null, options.patienceNanos(), TimeUnit.NANOSECONDS)
-                .exceptionally(outOfReach -> null) // Then the grace ends them.
+                .exceptionally(outOfReach -> null)
                 .join();
         if (listener != null) {
             listener.close();

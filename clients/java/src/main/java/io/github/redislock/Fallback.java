@@ -2,8 +2,6 @@ package io.github.redislock;
 
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
-import java.util.concurrent.ThreadLocalRandom;
 
 /**
  * What a client does at a server without the module: {@code SET NX PX} and scripts, if it may. The
@@ -16,7 +14,6 @@ final class Fallback {
 
     static final String LEAST_TIME = "a least time";
     static final String SEMAPHORE = "a semaphore";
-    static final String ONCE = "a value that one makes for all";
 
     private static final String LOAD =
             "load it by `loadmodule /path/libredis_lock.so` in the server's configuration, and"
@@ -38,6 +35,9 @@ final class Fallback {
             IF_MINE + "redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0";
 
     private static final String CHECK = IF_MINE + "1 end return false";
+
+    private static final String INFO = "local free = redis.call('PTTL', KEYS[1]) == -2"
+            + " return {'mode', free and 'free' or 'exclusive'}";
 
     private final boolean allowed;
 
@@ -88,7 +88,7 @@ final class Fallback {
         return new ModuleMissingException(text, cause);
     }
 
-    private static Request unavailable(String feature) {
+    private static Request refused(String feature) {
         throw lacks(feature);
     }
 
@@ -103,31 +103,17 @@ final class Fallback {
         List<byte[]> words = request.words();
         return switch (request.command) {
             case "LOCK.ACQUIRE" ->
-                has(words, 3, "LIMIT") ? unavailable(SEMAPHORE) : script(ACQUIRE, request, 3);
+                has(words, 3, "LIMIT") ? refused(SEMAPHORE) : script(ACQUIRE, request, 3);
             case "LOCK.RELEASE" ->
-                has(words, 2, "ATLEAST") ? unavailable(LEAST_TIME) : script(RELEASE, request, 2);
+                has(words, 2, "ATLEAST") ? refused(LEAST_TIME) : script(RELEASE, request, 2);
             case "LOCK.RENEW" -> script(RENEW, request, 3);
             case "LOCK.CHECK" -> script(CHECK, request, 2);
-            case "LOCK.INFO" -> new Request("PTTL").key(request.key);
-            case "LOCK.ONCE" -> unavailable(ONCE);
-            case "RWLOCK.RLOCK" -> unavailable("a read lock");
-            case "LOCK.MACQUIRE" -> unavailable("a multi-lock");
-            default -> unavailable("a guarded command");
+            case "LOCK.INFO" -> script(INFO, request, 1);
+            case "LOCK.ONCE" -> refused("a value that one makes for all");
+            case "RWLOCK.RLOCK" -> refused("a read lock");
+            case "LOCK.MACQUIRE" -> refused("a multi-lock");
+            default -> refused("a guarded command");
         };
-    }
-
-    /** The module's answer that goes with it. */
-    static Object reply(Request request, Object reply) {
-        if (request.command.equals("LOCK.INFO")) {
-            boolean held = reply instanceof Long leftMs && leftMs != -2;
-            return Map.of("mode", held ? "exclusive" : "free");
-        }
-        return reply;
-    }
-
-    /** As those who wait all ask at a time of their own, none has the next word each time. */
-    static long pauseMs() {
-        return ThreadLocalRandom.current().nextLong(20, 80);
     }
 
     private static boolean has(List<byte[]> words, int at, String option) {
@@ -137,6 +123,7 @@ final class Fallback {
     private static Request script(String script, Request request, int count) {
         Request instead = new Request("EVAL").add(script).add(1).key(request.key);
         request.words().subList(1, count).forEach(instead::add);
+        instead.whenResent = request.whenResent;
         return instead;
     }
 }

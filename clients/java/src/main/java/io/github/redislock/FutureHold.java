@@ -4,14 +4,9 @@ import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 
 /** What {@link Keeper} does for one hold, as futures. */
-final class FutureHold implements AsyncHold {
-    private final Engine engine;
-    final Hold hold;
-    private final CompletableFuture<String> lost = new CompletableFuture<>();
-
+record FutureHold(Engine engine, Hold hold, CompletableFuture<String> lost) implements AsyncHold {
     FutureHold(Engine engine, Hold hold) {
-        this.engine = engine;
-        this.hold = hold;
+        this(engine, hold, new CompletableFuture<>());
         hold.whenLost = reason -> engine.callbacks.execute(() -> lost.complete(reason));
         engine.keeper.watch(hold);
     }
@@ -43,7 +38,7 @@ final class FutureHold implements AsyncHold {
 
     @Override
     public CompletableFuture<Boolean> renew(Duration ttl) {
-        return called(engine.keeper.set(hold, Leases.ms(ttl)));
+        return called(engine.keeper.set(hold, Lease.ms(ttl)));
     }
 
     @Override
@@ -53,7 +48,7 @@ final class FutureHold implements AsyncHold {
 
     @Override
     public CompletableFuture<Boolean> unlock(Duration atLeast) {
-        long leastMs = Leases.leastMs(atLeast);
+        long leastMs = Lease.leastMs(atLeast);
         return isHeld() ? called(engine.keeper.release(hold, leastMs)) : Engine.done(false);
     }
 

@@ -10,24 +10,24 @@ import java.util.function.Supplier;
 record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     @Override
     public CompletableFuture<AsyncHold> lock() {
-        return take(Acquire.ENDLESS, Leases.RENEWED, hold -> hold);
+        return take(Acquire.ENDLESS, Lease.RENEWED, hold -> hold);
     }
 
     @Override
     public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time) {
-        return take(time.toNanos(), Leases.RENEWED, Optional::ofNullable);
+        return take(time.toNanos(), Lease.RENEWED, Optional::ofNullable);
     }
 
     @Override
     public CompletableFuture<Optional<AsyncHold>> tryLock(Duration time, Duration lease) {
-        return take(time.toNanos(), Leases.ms(lease), Optional::ofNullable);
+        return take(time.toNanos(), Lease.ms(lease), Optional::ofNullable);
     }
 
     @Override
     public <T> CompletableFuture<T> with(
             Function<AsyncHold, ? extends CompletionStage<T>> work) {
         CompletableFuture<FutureHold> waiting =
-                take(Acquire.ENDLESS, Leases.RENEWED, Function.identity());
+                take(Acquire.ENDLESS, Lease.RENEWED, Function.identity());
         CompletableFuture<T> result = new CompletableFuture<>();
         result.whenComplete((value, failed) -> waiting.cancel(false)); // Its place, if it waits.
         waiting.thenCompose(hold -> finished(
@@ -44,19 +44,16 @@ record FutureLock(Engine engine, Claim claim) implements AsyncLock {
     /** Does the work, and then what ends it, whatever comes of it. Its own error comes first. */
     static <T> CompletableFuture<T> finished(
             Supplier<? extends CompletionStage<T>> work, Supplier<CompletableFuture<Void>> end) {
-        return Engine.done(null)
-                .thenCompose(any -> work.get())
-                .handle((value, failed) -> end.get().handle((done, late) -> {
-                    Throwable first = Engine.cause(failed == null ? late : failed);
-                    if (first == null) {
-                        return value;
+        CompletableFuture<T> working = Engine.done(null).thenCompose(any -> work.get());
+        return working.handle((value, failed) -> end.get().exceptionallyCompose(late -> {
+                    if (failed == null) {
+                        return Engine.failed(late);
                     }
-                    if (failed != null && late != null) {
-                        first.addSuppressed(Engine.cause(late));
-                    }
-                    throw new CompletionException(first);
+                    Engine.cause(failed).addSuppressed(Engine.cause(late));
+                    return Engine.done(null);
                 }))
-                .thenCompose(Function.identity());
+                .thenCompose(Function.identity())
+                .thenCompose(ended -> working);
     }
 
     /** What is completed by its owner in another way leaves neither a place nor a hold. */

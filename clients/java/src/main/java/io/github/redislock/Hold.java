@@ -55,7 +55,7 @@ final class Hold {
     volatile Consumer<String> whenLost = reason -> {};
 
     /** Ends the hold's span of a trace. */
-    volatile Runnable whenOver = () -> {};
+    volatile Consumer<String> whenOver = outcome -> {};
 
     private volatile Future<?> plan = Engine.done(null);
     private CompletableFuture<?> last = Engine.done(null);
@@ -113,10 +113,10 @@ final class Hold {
 
     /**
      * Where nobody renews it, its owner may be at work still when the client's clock sees its end:
-     * the server's comes no sooner for that.
+     * the server's comes no sooner for that, which the drift and two milliseconds make up for.
      */
     long leastMsAtItsEnd() {
-        return renewed ? leastMs : Math.max(leastMs, lease.mostMs());
+        return renewed ? leastMs : Math.max(leastMs, lease.sinceAskedMs() + 2);
     }
 
     /** When the keeper looks at it next, in place of the last plan. */
@@ -131,7 +131,7 @@ final class Hold {
             return false;
         }
         plan(Engine.done(null));
-        whenOver.run();
+        whenOver.accept("");
         return true;
     }
 

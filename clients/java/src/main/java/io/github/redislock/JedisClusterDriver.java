@@ -27,9 +27,8 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
     /** The last that was out of reach is not the first to be asked who has a slot. */
     private volatile String failed = "";
 
-    JedisClusterDriver(
-            UnifiedJedis jedis, int waiters, Supplier<Map<String, ? extends Pool<?>>> pools) {
-        super(jedis, waiters);
+    JedisClusterDriver(UnifiedJedis jedis, Supplier<Map<String, ? extends Pool<?>>> pools) {
+        super(jedis, Integer.MAX_VALUE);
         this.pools = pools;
     }
 
@@ -68,6 +67,7 @@ final class JedisClusterDriver extends UnifiedJedisDriver {
                 throw outOfReach;
             }
         }
+        request.blockMs = 0; // A waiter keeps no connection of the pool, which has a bound.
         return super.execute(request, endNanos); // Jedis finds new nodes, and looks for them anew.
     }
 

@@ -30,10 +30,10 @@ final class JedisDriver extends JedisReplies {
     private final IntFunction<Connection> connecting;
 
     /** The one connection that holds are bound to. */
-    private Connection link;
+    private volatile Connection link;
 
     private JedisDriver(IntFunction<Connection> connecting, boolean failsOver) {
-        super(failsOver);
+        super(failsOver, true);
         this.connecting = connecting;
     }
 
@@ -141,14 +141,13 @@ final class JedisDriver extends JedisReplies {
 
     List<Object> sendNow(List<Request> requests, long endNanos) {
         Connection connection = take(endNanos);
-        Throwable why = null;
         try {
-            return exchange(connection, requests, endNanos);
+            List<Object> replies = exchange(connection, requests, endNanos);
+            end(connection, true);
+            return replies;
         } catch (Throwable failed) {
-            why = failed;
+            end(connection, isUsableAfter(failed));
             throw failed;
-        } finally {
-            end(connection, isUsableAfter(why));
         }
     }
 
@@ -174,11 +173,7 @@ final class JedisDriver extends JedisReplies {
 
     private Connection take(long endNanos) {
         Connection found = connections.find();
-        found = found == null ? connecting.apply(leftMs(endNanos)) : found;
-        if (!connections.use(found)) {
-            throw failure("the client was closed");
-        }
-        return found;
+        return found == null ? connecting.apply(leftMs(endNanos)) : found;
     }
 
     private void end(Connection connection, boolean usable) {
@@ -191,5 +186,6 @@ final class JedisDriver extends JedisReplies {
     @Override
     public void close() {
         connections.close();
+        IOUtils.closeQuietly(link);
     }
 }

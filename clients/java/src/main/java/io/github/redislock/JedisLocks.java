@@ -10,9 +10,6 @@ import java.util.Map;
  * is given stays the application's to close, after the {@code RedisLockClient}.
  */
 public final class JedisLocks {
-    /** Half of the pool that Jedis has by default. */
-    private static final int WAITERS = 4;
-
     private JedisLocks() {}
 
     static RedisLockClient connect(String url, LockOptions options) {
@@ -37,9 +34,9 @@ public final class JedisLocks {
      * Works over whatever is a {@code UnifiedJedis}. A lock over {@code JedisPooled}, {@code
      * RedisClient}, {@code JedisCluster} or {@code RedisClusterClient} has connections of its own,
      * made as their pools make them. Over {@code JedisSentineled} and others it uses their pools:
-     * leave room there, as an unlock needs a connection, too. Unless it is a client of one server,
-     * at most four threads wait with a connection in hand; the others ask every 50 ms, at their
-     * places in the queue. A waiting thread notices an interrupt at the end of a slice.
+     * leave room there, as an unlock needs a connection, too. At most four threads wait with a
+     * connection of such a pool in hand; the others ask every 50 ms, at their places in the queue.
+     * A waiting thread notices an interrupt at the end of a slice.
      *
      * @param jedis stays yours to close. Where its pools are used, set its {@code
      *     blockingSocketTimeoutMillis}, and above the slice. Without it a waiter never notices a
@@ -48,23 +45,7 @@ public final class JedisLocks {
      * @return a client, to be closed before {@code jedis}
      */
     public static RedisLockClient over(UnifiedJedis jedis, LockOptions options) {
-        return over(jedis, WAITERS, options);
-    }
-
-    /**
-     * As {@link #over(UnifiedJedis, LockOptions)}, for another number of threads that wait with a
-     * connection in hand.
-     *
-     * @param jedis stays yours to close, with its {@code blockingSocketTimeoutMillis} set as there
-     * @param waiters how many; well below the size of its pool, or {@code unlock} waits for them
-     * @param options what may be chosen; {@code linger} only with a client of one server
-     * @return a client, to be closed before {@code jedis}
-     */
-    public static RedisLockClient over(UnifiedJedis jedis, int waiters, LockOptions options) {
-        if (waiters < 1) {
-            throw new IllegalArgumentException("at least one thread must be able to wait");
-        }
-        return new SyncClient(driver(jedis, waiters), options);
+        return new SyncClient(driver(jedis), options);
     }
 
     /**
@@ -81,17 +62,15 @@ public final class JedisLocks {
     }
 
     @SuppressWarnings("unchecked")
-    private static Driver driver(UnifiedJedis jedis, int waiters) {
+    private static Driver driver(UnifiedJedis jedis) {
         if (called(jedis, "getPool") instanceof Pool<?> pool) {
             return JedisDriver.beside(pool);
         }
         if (called(jedis, "getClusterNodes") instanceof Map<?, ?>) {
             return new JedisClusterDriver(
-                    jedis,
-                    waiters,
-                    () -> (Map<String, Pool<?>>) called(jedis, "getClusterNodes"));
+                    jedis, () -> (Map<String, Pool<?>>) called(jedis, "getClusterNodes"));
         }
-        return new UnifiedJedisDriver(jedis, waiters);
+        return new UnifiedJedisDriver(jedis, UnifiedJedisDriver.WAITERS);
     }
 
     /** What a public method gives, which the classes of some versions have; otherwise null. */

@@ -13,8 +13,8 @@ import java.util.stream.Stream;
 
 /** What all ways to use Jedis have in common, of its versions 5 to 8. */
 abstract class JedisReplies extends Driver {
-    JedisReplies(boolean failsOver) {
-        super(true, failsOver);
+    JedisReplies(boolean failsOver, boolean keepsOne) {
+        super(true, failsOver, keepsOne);
     }
 
     @Override
@@ -32,11 +32,6 @@ abstract class JedisReplies extends Driver {
                                 // Or its pool could not take the broken connection back.
                                 || isOutOfReach(failed.getCause())
                                 || "Retry deadline exceeded.".equals(failed.getMessage())));
-    }
-
-    @Override
-    public RuntimeException failure(String text) {
-        return new JedisException(text);
     }
 
     /** Done when this returns, also where it fails. */

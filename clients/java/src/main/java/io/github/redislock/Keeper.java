@@ -16,8 +16,6 @@ final class Keeper {
     static final String NO_WRITER = "it ended while it waited to become the writer";
     static final String CUT = "its connection was out of reach for longer than it lingers";
 
-    private static final long NEVER_NANOS = TimeUnit.DAYS.toNanos(36_500);
-
     /** A renewal that failed is tried again after a twentieth of the ttl, or of this. */
     private static final long MOST_TTL_MS = 4_000;
 
@@ -30,7 +28,7 @@ final class Keeper {
 
     /** Whether the connection that its end was bound to is lost: a renewal binds it to the next. */
     private boolean isUnbound(Hold hold) {
-        return engine.lingerMs() >= 0 && !hold.lease.isBoundTo(engine.driver.pulse);
+        return !hold.lease.isBoundTo(engine.driver.pulse);
     }
 
     /** Begins to look after a hold whose lease has just begun. */
@@ -40,12 +38,9 @@ final class Keeper {
         }
         holds.add(hold);
         boolean unbound = isUnbound(hold);
-        long leftNanos = unbound ? 0 : hold.lease.ttlLeftNanos();
-        renewIn(hold, unbound || hold.renewed ? nextNanos(leftNanos) : NEVER_NANOS);
-    }
-
-    private long nextNanos(long leftNanos) {
-        return Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
+        long leftNanos = unbound ? hold.lease.leftNanos() : hold.lease.ttlLeftNanos();
+        long nextNanos = Math.max(0, Math.min(engine.options.ttl().toNanos(), leftNanos)) / 3;
+        renewIn(hold, unbound || hold.renewed ? nextNanos : Acquire.ENDLESS);
     }
 
     private void renewIn(Hold hold, long delayNanos) {
@@ -64,8 +59,8 @@ final class Keeper {
             if (!hold.lasts()) {
                 lose(hold, reason(hold));
             } else if (hold.renewalNanos - System.nanoTime() <= 0) {
-                renewIn(hold, NEVER_NANOS);
-                engine.work(() -> renew(hold));
+                renewIn(hold, Acquire.ENDLESS);
+                engine.work(() -> hold.inTurn(() -> renewNow(hold)));
             } else {
                 look(hold); // Begun anew meanwhile.
             }
@@ -79,10 +74,6 @@ final class Keeper {
         return hold.renewed ? NOT_RENEWED : ENDED;
     }
 
-    private void renew(Hold hold) {
-        hold.inTurn(() -> renewNow(hold));
-    }
-
     private CompletableFuture<Void> renewNow(Hold hold) {
         // Who is dead cannot unlock; renewing for it would lock everybody out for ever.
         boolean renewed =
@@ -91,26 +82,24 @@ final class Keeper {
             return Engine.done(null);
         }
         long leaseMs = leaseMs(hold);
-        return renewOnce(hold, leaseMs)
+        boolean binds = isUnbound(hold) && !hold.converting;
+        return (binds ? takeAgain(hold, hold.claimNow(), leaseMs) : renewOnce(hold, leaseMs))
                 .handle((held, failed) -> {
                     if (failed != null) {
                         long ttlMs = Math.min(engine.ttlMs(), MOST_TTL_MS);
                         renewIn(hold, TimeUnit.MILLISECONDS.toNanos(ttlMs) / 20);
                     } else if (!held) { // Unless its owner released it while this was on its way.
                         lose(hold, !hold.lasts() ? reason(hold) : GONE);
-                    } else if (isUnbound(hold) && !hold.converting && !hold.isEnded()) {
-                        return bindAgain(hold, leaseMs);
                     } else {
-                        watchRenewed(hold);
+                        watch(hold);
                     }
-                    return Engine.<Void>done(null);
-                })
-                .thenCompose(Function.identity());
+                    return null;
+                });
     }
 
     /** False when it is over, by the server's word or by the client's clock. */
     private CompletableFuture<Boolean> renewOnce(Hold hold, long leaseMs) {
-        Lease.Sent sent = hold.lease.sends(leaseMs);
+        long sent = hold.lease.sends(leaseMs);
         return engine.renew(hold, leaseMs).thenApply(held -> {
             // By then another request may have begun it anew, and a conversion may get a new hold.
             boolean counts = !held || hold.lease.answered(sent);
@@ -122,47 +111,40 @@ final class Keeper {
         });
     }
 
-    private void watchRenewed(Hold hold) {
-        if (isUnbound(hold)) { // In vain this time, and not at once again.
-            renewIn(hold, nextNanos(hold.lease.leftNanos()));
-        } else {
-            watch(hold);
-        }
-    }
-
     /** What to ask for: the ttl where it is renewed, but no less than is left. */
     private long leaseMs(Hold hold) {
         return Math.max(hold.renewed ? engine.ttlMs() : 0, hold.lease.leftMs());
     }
 
-    /** Where the server does not do it now, it has said that it is held: the next renewal asks. */
-    private CompletableFuture<Void> bindAgain(Hold hold, long leaseMs) {
+    /**
+     * Asks for what is held already, in this way: that binds it to the connection that there is
+     * now, and without KEEP also ends a place that nobody listens for.
+     */
+    private CompletableFuture<Boolean> takeAgain(Hold hold, Claim claim, long leaseMs) {
+        long sent = hold.lease.sends(leaseMs);
         Lease.Pulse pulse = engine.driver.pulse;
-        return engine.send(acquiring(hold, hold.claimNow(), leaseMs)).handle((reply, failed) -> {
-            boolean another = reply instanceof Long fence && fence != hold.fence;
-            if (another) {
-                engine.giveUp(hold.claim, hold.token, 0); // Which nobody asked for.
-            }
-            boolean partial = engine.isError(failed, "PARTIAL");
-            if (another || partial || engine.isError(failed, "WRONGTYPE")) {
-                lose(hold, GONE);
-                return null;
-            }
-            if (reply != null) {
-                hold.lease.bind(pulse);
-            }
-            watchRenewed(hold);
-            return null;
-        });
-    }
-
-    private Request acquiring(Hold hold, Claim claim, long leaseMs) {
-        return Request.acquiring(claim, hold.token, leaseMs, engine.options);
+        Request request = Request.acquiring(claim, hold.token, leaseMs, engine.options);
+        return engine.send(request)
+                .thenCompose(reply -> {
+                    if (reply == null) { // A guard says so to one that has it, too.
+                        return renewOnce(hold, leaseMs);
+                    }
+                    boolean same = reply.equals(hold.fence);
+                    if (same && hold.lease.answered(sent) && !hold.isEnded()) {
+                        hold.lease.bind(pulse);
+                        return Engine.done(true);
+                    }
+                    long leastMs = same ? hold.leastMsAtItsEnd() : 0; // Nobody asked for another.
+                    return engine.giveUp(hold.claim, hold.token, leastMs)
+                            .handle((was, cut) -> false);
+                })
+                .exceptionallyCompose(
+                        failed -> isGone(failed) ? Engine.done(false) : Engine.failed(failed));
     }
 
     /** The connection that the holds are bound to is another one now. */
     void rebindAll() {
-        holds.forEach(hold -> engine.work(() -> renew(hold)));
+        holds.forEach(hold -> engine.work(() -> hold.inTurn(() -> renewNow(hold))));
     }
 
     /** Proves again and again that the connection that holds are bound to lives. */
@@ -198,7 +180,7 @@ final class Keeper {
     /** Asks the server if a hold is still there, and for as much time as a nested lock wants. */
     CompletableFuture<Boolean> prolong(Hold hold, long leaseMs) {
         return hold.inTurn(() -> {
-            hold.renewed |= leaseMs == Leases.RENEWED;
+            hold.renewed |= leaseMs == Lease.RENEWED;
             long leftMs = hold.lease.leftMs();
             // Where the server renews nothing for a while, its owner works on.
             boolean insists = !hold.renewed && leaseMs > leftMs;
@@ -207,61 +189,40 @@ final class Keeper {
         });
     }
 
-    private CompletableFuture<Boolean> prolonged(Hold hold, long leaseMs, boolean insists) {
-        return renewed(hold, leaseMs, insists).thenApply(held -> {
-            if (held) {
-                watch(hold);
-            } else {
-                lose(hold, GONE);
-            }
-            return held && !hold.isOver();
-        });
-    }
-
     /**
      * The same, again where that helps. What is only refused for a while is asked again if it
      * {@code insists}; otherwise what is left of the lease will do.
      */
-    private CompletableFuture<Boolean> renewed(Hold hold, long leaseMs, boolean insists) {
+    private CompletableFuture<Boolean> prolonged(Hold hold, long leaseMs, boolean insists) {
         return engine.again(() -> renewOnce(hold, leaseMs), () -> insists && hold.lasts())
                 .exceptionallyCompose(failed ->
                         Replies.kind(engine.refusal(failed)) != Replies.Kind.FINAL
                                 ? Engine.done(hold.lasts())
-                                : Engine.failed(failed));
+                                : Engine.failed(failed))
+                .thenApply(held -> {
+                    if (held) {
+                        watch(hold);
+                    } else {
+                        lose(hold, GONE);
+                    }
+                    return held && !hold.isOver();
+                });
     }
 
-    /**
-     * Makes a reader of a writer, or of one that may have become it unseen; false when it is lost.
-     * A request without KEEP also ends a place that nobody listens for.
-     */
+    /** Makes a reader of a writer, or of one that may have become it unseen; false when lost. */
     CompletableFuture<Boolean> restoreReader(Hold hold, String reason) {
         Claim shared = Claim.one(hold.claim.name(), Claim.Mode.SHARED);
         long leaseMs = leaseMs(hold);
         hold.unconfirmed = true;
-        return engine.again(() -> {
-                    Lease.Sent sent = hold.lease.sends(leaseMs);
-                    Lease.Pulse pulse = engine.driver.pulse;
-                    return engine.send(acquiring(hold, shared, leaseMs)).thenCompose(reply -> {
-                        if (reply == null) {
-                            // While a guard is on, one that has a share already gets null.
-                            return renewed(hold, leaseMs, true);
-                        }
-                        boolean same = reply.equals(hold.fence);
-                        if (same) {
-                            hold.lease.bind(pulse);
-                        }
-                        return Engine.done(same && hold.lease.answered(sent));
-                    });
-                })
-                .thenCompose(held -> {
-                    if (held && !hold.isEnded()) {
+        return engine.again(() -> takeAgain(hold, shared, leaseMs), hold::lasts)
+                .thenApply(held -> {
+                    if (held) {
                         hold.unconfirmed = false;
                         watch(hold);
-                        return Engine.done(true);
+                    } else {
+                        lose(hold, reason);
                     }
-                    lose(hold, reason);
-                    // Nobody knows of what the server has yet.
-                    return engine.giveUp(shared, hold.token, 0).thenApply(was -> false);
+                    return held;
                 });
     }
 
@@ -324,17 +285,17 @@ final class Keeper {
                     }
                     forget(hold);
                     engine.goOn(hold.claim, hold.token, 0, 1_000, failed);
-                    Throwable cause = Engine.cause(failed);
-                    boolean refused = engine.refusal(cause) != null;
-                    if (refused && !isGone(failed) && engine.kind(cause) == Replies.Kind.FINAL) {
-                        throw Engine.thrown(cause);
+                    boolean refused = engine.refusal(failed) != null; // Not an exhausted pool.
+                    if (refused && !isGone(failed) && engine.kind(failed) == Replies.Kind.FINAL) {
+                        throw Engine.thrown(Engine.cause(failed));
                     }
                     return null;
                 });
     }
 
     private boolean isGone(Throwable failed) {
-        return engine.isError(failed, "NOTHELD") || engine.isError(failed, "WRONGTYPE");
+        String word = Replies.word(engine.refusal(failed));
+        return Set.of("NOTHELD", "WRONGTYPE", "PARTIAL").contains(word);
     }
 
     /** Ends a hold under which nothing came about, so that the next one begins at once. */
@@ -375,10 +336,9 @@ final class Keeper {
     void lose(Hold hold, String reason) {
         if (hold.end(false)) {
             holds.remove(hold);
-            // By a conversion its token may get a new hold.
-            if (hold.claim.several() || (reason != GONE && !hold.converting)) {
+            if (!hold.converting) { // By that its token may get a new hold.
                 // The others of several, or what a renewal on its way would leave to nobody.
-                long leastMs = reason == GONE ? hold.leastMs : hold.leastMsAtItsEnd();
+                long leastMs = hold.leastMsAtItsEnd();
                 engine.work(() -> engine.giveUp(hold.claim, hold.token, leastMs));
             }
             engine.tellLost(hold, reason);
@@ -388,6 +348,7 @@ final class Keeper {
     /** A job's hold is given back no sooner than so long after its grant, which needs the module. */
     CompletableFuture<Boolean> beginJob(Hold hold, long leastMs) {
         if (hold.fence == 0 && leastMs > 0) {
+            // Whatever the release says: it must not run, also where its lease is over by now.
             return release(hold, 0)
                     .thenCompose(any -> Engine.failed(Fallback.lacks(Fallback.LEAST_TIME)));
         }
@@ -408,18 +369,16 @@ final class Keeper {
         });
     }
 
-    private CompletableFuture<Boolean> asked(Hold hold) {
-        return engine.ofAll(hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token));
-    }
-
     /** Whether the server says that it is held, while the lease lasts. */
     CompletableFuture<Boolean> check(Hold hold) {
-        return engine.again(() -> asked(hold)).thenApply(held -> {
-            if (!held) {
-                lose(hold, GONE);
-            }
-            return !hold.isEnded();
-        });
+        return engine.again(() -> engine.ofAll(
+                        hold.claim, name -> Request.ofHold("LOCK.CHECK", name, hold.token)))
+                .thenApply(held -> {
+                    if (!held) {
+                        lose(hold, GONE);
+                    }
+                    return !hold.isEnded();
+                });
     }
 
     /** Runs a command while it is held; not to be sent twice. */
@@ -432,7 +391,7 @@ final class Keeper {
         return engine.send(request).exceptionallyCompose(failed -> {
             // A wrong type may be the lock's, or the command's.
             CompletableFuture<Boolean> held = engine.isError(failed, "WRONGTYPE")
-                    ? asked(hold).exceptionally(unknown -> true)
+                    ? check(hold).exceptionally(unknown -> true)
                     : Engine.done(!engine.isError(failed, "NOTHELD"));
             return held.thenCompose(still -> {
                 if (!still) {
@@ -442,10 +401,5 @@ final class Keeper {
                         still ? Engine.cause(failed) : Replies.notHeld(hold.claim));
             });
         });
-    }
-
-    void close() {
-        holds.forEach(hold -> hold.plan(Engine.done(null)));
-        holds.clear();
     }
 }

@@ -1,5 +1,6 @@
 package io.github.redislock;
 
+import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 
@@ -9,9 +10,6 @@ import java.util.function.LongSupplier;
  * moment at which its connection is known to have lived.
  */
 final class Lease {
-    /** A request under way: the end of the lease before it, and the one that it sets. */
-    record Sent(long beforeNanos, long endNanos, long ttlMs) {}
-
     /** One connection that holds are bound to. An answer proves that it lived at the sending. */
     static final class Pulse {
         private volatile long aliveNanos = System.nanoTime();
@@ -23,24 +21,28 @@ final class Lease {
         }
     }
 
+    /** In place of a lease: until it is unlocked. */
+    static final long RENEWED = 0;
+
     private static final long MARGIN_NANOS = TimeUnit.MILLISECONDS.toNanos(2);
 
     private final LongSupplier clock;
     private final long lingerMs;
-    private Pulse pulse;
-    private long endNanos;
-    private Sent last;
 
     /** Before the first grant. */
-    private long askedNanos;
+    private final long askedNanos;
 
-    /** So long after its first grant the server ends it at the latest. */
-    private long mostMs;
+    private Pulse pulse;
+    private long endNanos;
 
-    /** Below 0 it does not linger. */
-    Lease(LongSupplier clock, long lingerMs) {
+    /** What the request that was sent last sets. */
+    private long lastNanos;
+
+    /** With a {@code lingerMs} below 0 it does not linger. */
+    Lease(LongSupplier clock, long lingerMs, long askedNanos) {
         this.clock = clock;
         this.lingerMs = lingerMs;
+        this.askedNanos = askedNanos;
     }
 
     private static long endNanos(long sentNanos, long ttlMs) {
@@ -56,12 +58,9 @@ final class Lease {
         return endNanos - sentNanos > 0 && System.nanoTime() - endNanos >= 0;
     }
 
-    /** What was granted after {@code askedNanos} lasts by what was sent then, or later. */
-    synchronized void begin(long askedNanos, long sentNanos, long ttlMs) {
-        boolean first = mostMs == 0;
-        this.askedNanos = first ? askedNanos : this.askedNanos;
+    /** It lasts by what was sent then. */
+    synchronized void begin(long sentNanos, long ttlMs) {
         endNanos = endNanos(sentNanos, ttlMs);
-        mostMs = first && askedNanos == sentNanos ? ttlMs : sinceAskedMs() + ttlMs;
     }
 
     /** The server ends it with this connection from now on. */
@@ -69,32 +68,36 @@ final class Lease {
         pulse = next;
     }
 
+    /** One that does not linger is bound to any. */
     synchronized boolean isBoundTo(Pulse other) {
-        return pulse == other;
+        return lingerMs < 0 || pulse == other;
     }
 
     /** How long ago the first grant is at most, by a server whose clock may be fast. */
-    synchronized long sinceAskedMs() {
+    long sinceAskedMs() {
         return (clock.getAsLong() - askedNanos) / 990_000 + 1;
     }
 
-    /** A request is sent now. One that shortens the lease counts, whatever becomes of its reply. */
-    synchronized Sent sends(long ttlMs) {
-        last = new Sent(endNanos, endNanos(clock.getAsLong(), ttlMs), ttlMs);
-        if (last.endNanos - endNanos < 0) {
-            endNanos = last.endNanos;
+    /**
+     * A request is sent now. One that shortens the lease counts, whatever becomes of its reply.
+     *
+     * @return for {@link #answered}
+     */
+    synchronized long sends(long ttlMs) {
+        lastNanos = endNanos(clock.getAsLong(), ttlMs);
+        if (lastNanos - endNanos < 0) {
+            endNanos = lastNanos;
         }
-        return last;
+        return lastNanos;
     }
 
     /** The server has done it; false if the lease was over by then, which then stays so. */
-    synchronized boolean answered(Sent sent) {
-        if (clock.getAsLong() - sent.beforeNanos >= 0 || lingerLeftNanos() <= 0) {
+    synchronized boolean answered(long sent) {
+        if (leftNanos() <= 0) {
             return false;
         }
-        if (sent == last) { // Another one may have overtaken it.
-            endNanos = sent.endNanos;
-            mostMs = sinceAskedMs() + sent.ttlMs;
+        if (sent == lastNanos) { // Another one may have overtaken it.
+            endNanos = sent;
         }
         return true;
     }
@@ -109,18 +112,43 @@ final class Lease {
     }
 
     private long lingerLeftNanos() {
-        return pulse == null || lingerMs < 0
+        return lingerMs < 0
                 ? Long.MAX_VALUE
                 : endNanos(pulse.aliveNanos, lingerMs) - clock.getAsLong();
-    }
-
-    synchronized long mostMs() {
-        return mostMs;
     }
 
     /** What to ask for, so that a lease that is begun anew does not get shorter. */
     long leftMs() {
         double leftMs = (double) (Math.max(0, ttlLeftNanos()) + MARGIN_NANOS) / 1_000_000;
         return (long) Math.ceil(leftMs / 0.99);
+    }
+
+    /** What a user names, in milliseconds. */
+    static long ms(long lease, TimeUnit unit) {
+        if (lease == -1) { // Redisson's word for it.
+            return RENEWED;
+        }
+        if (unit.toMillis(lease) < 1) {
+            throw new IllegalArgumentException("a lease is at least a millisecond");
+        }
+        return unit.toMillis(lease);
+    }
+
+    static long ms(Duration ttl) {
+        return ms(Math.max(0, ttl.toMillis()), TimeUnit.MILLISECONDS);
+    }
+
+    static long leastMs(Duration atLeast) {
+        if (atLeast.isNegative()) {
+            throw new IllegalArgumentException("a lock is not held for less than no time");
+        }
+        return atLeast.toMillis();
+    }
+
+    static long jobMs(Duration most, Duration least) {
+        if (ms(most) < leastMs(least)) {
+            throw new IllegalArgumentException("lockAtMostFor is not less than lockAtLeastFor");
+        }
+        return most.toMillis();
     }
 }

@@ -2,8 +2,8 @@ package io.github.redislock;
 
 import io.lettuce.core.*;
 import io.lettuce.core.api.StatefulConnection;
+import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.cluster.RedisClusterClient;
-import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.codec.*;
 import io.lettuce.core.output.NestedMultiOutput;
 import io.lettuce.core.protocol.*;
@@ -23,7 +23,6 @@ import java.util.function.Consumer;
  */
 final class LettuceDriver extends Driver {
     private final StatefulConnection<String, String> shared;
-    private final boolean cluster;
 
     /** Null where all commands go by one connection, which stays the application's. */
     private final AbstractRedisClient client;
@@ -37,7 +36,6 @@ final class LettuceDriver extends Driver {
     private final Spares<StatefulConnection<String, String>> spares =
             new Spares<>(StatefulConnection::isOpen, StatefulConnection::closeAsync);
     private final AtomicBoolean leaving = new AtomicBoolean();
-    private final AtomicLong writtenAgain = new AtomicLong();
     private final RedisConnectionStateListener state = new RedisConnectionStateListener() {
         @Override
         public void onRedisConnected(RedisChannelHandler<?, ?> connection, SocketAddress address) {
@@ -64,11 +62,13 @@ final class LettuceDriver extends Driver {
             boolean failsOver,
             int lines,
             Runnable closing) {
-        super(false, failsOver);
+        super(
+                false,
+                failsOver,
+                client instanceof RedisClient || given instanceof StatefulRedisConnection);
         this.client = client;
         this.longestAnswer = options.slice().plusMillis(2L * options.answerMs());
         this.shared = given == null ? connect() : (StatefulConnection<String, String>) given;
-        this.cluster = shared instanceof StatefulRedisClusterConnection;
         this.lines = new Semaphore(lines);
         this.closing = closing;
         shared.addListener(state);
@@ -103,7 +103,7 @@ final class LettuceDriver extends Driver {
     /** One of our own; what the application gave may be in the middle of something. */
     private void leaveIfDemoted(Throwable failed) {
         if (client != null
-                && !cluster // Which finds the next primary.
+                && keepsOne // A cluster finds the next primary.
                 && Replies.isDemoted(refusal(Engine.cause(failed)))
                 && leaving.compareAndSet(false, true)) {
             // Lettuce connects anew, and asks a Sentinel where to.
@@ -125,52 +125,60 @@ final class LettuceDriver extends Driver {
         }
         Reply reply = new Reply(request.isRaw);
         AsyncCommand<String, String, List<Object>> sent =
-                new AsyncCommand<>(new Command<>(keyword(request.command), reply, arguments));
+                new AsyncCommand<>(new Command<>(keyword(request), reply, arguments));
         try {
             connection.dispatch(sent);
         } catch (RuntimeException failed) { // Not Lettuce's own, if the client was shut down.
             return Engine.failed(failed);
         }
-        return sent.copy()
+        // Lettuce would send it when nobody asks any more.
+        return within(sent, endNanos, () -> sent.cancel(false)).thenApply(reply::value);
+    }
+
+    /** Fails as all of Lettuce does, and runs {@code late} first when the time is over. */
+    private static <T> CompletableFuture<T> within(
+            CompletableFuture<T> future, long endNanos, Runnable late) {
+        return future.copy()
                 .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
-                .handle((values, failed) -> {
-                    if (failed == null) {
-                        return reply.value(values);
-                    }
+                .exceptionally(failed -> {
                     Throwable cause = Engine.cause(failed);
                     if (cause instanceof TimeoutException) {
-                        sent.cancel(false); // Or Lettuce would send it when nobody asks any more.
+                        late.run();
                         throw new RedisCommandTimeoutException("no answer in time");
                     }
-                    throw cause instanceof RedisException same
-                            ? same
+                    // A client that was shut down stays so; what else there is passes.
+                    throw cause instanceof RedisException
+                                    || cause.getClass() == IllegalStateException.class
+                            ? Engine.thrown(cause)
                             : new RedisException("the connection was closed", cause);
                 });
     }
 
     /** The name of a command. */
-    private ProtocolKeyword keyword(String name) {
-        AtomicBoolean written = new AtomicBoolean();
+    private static ProtocolKeyword keyword(Request request) {
         return new ProtocolKeyword() {
+            private boolean written;
+
             /** Lettuce asks for them each time that it writes the command. */
             @Override
             public byte[] getBytes() {
-                if (written.getAndSet(true)) {
-                    writtenAgain.incrementAndGet();
+                if (written) {
+                    request.whenResent.run();
                 }
-                return Request.bytes(name);
+                written = true;
+                return Request.bytes(request.command);
             }
 
             @Override
             @SuppressWarnings("deprecation") // Older versions ask for it.
             public String name() {
-                return name;
+                return request.command;
             }
 
             /** Lettuce would take one of the name EXEC for the end of a transaction. */
             @Override
             public String toString() {
-                return name;
+                return request.command;
             }
         };
     }
@@ -207,35 +215,24 @@ final class LettuceDriver extends Driver {
 
     @Override
     public CompletableFuture<Line> open(long endNanos) {
-        if (client == null || !lines.tryAcquire()) {
+        if (!lines.tryAcquire()) {
             return null;
         }
         StatefulConnection<String, String> found = spares.find();
         // On a thread of its own: at a server that is silent Lettuce connects for up to a minute.
         Executor own = task -> Engine.daemons("redis-lock-connecting").newThread(task).start();
-        CompletableFuture<Line> made = CompletableFuture.supplyAsync(
-                () -> line(found == null ? connect() : found),
-                found == null ? own : Runnable::run);
-        return made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1))
-                .orTimeout(Math.max(0, endNanos - System.nanoTime()), TimeUnit.NANOSECONDS)
-                .exceptionally(failed -> {
-                    if (!(Engine.cause(failed) instanceof TimeoutException)) {
-                        throw Engine.thrown(Engine.cause(failed));
-                    }
-                    made.thenAccept(late -> late.closing().accept(true)); // For the next who asks.
-                    throw new RedisCommandTimeoutException("no connection in time");
-                });
-    }
-
-    private Line line(StatefulConnection<String, String> connection) {
-        if (!spares.use(connection)) {
-            throw failure("the client was closed");
-        }
-        return new Line(
-                (request, endNanos) -> dispatch(connection, request, endNanos), usable -> {
-                    spares.giveBack(connection, usable);
-                    lines.release();
-                });
+        CompletableFuture<Line> made = (found == null
+                        ? CompletableFuture.supplyAsync(this::connect, own)
+                        : Engine.done(found))
+                .thenApply(connection -> new Line(
+                        (request, answerEnd) -> dispatch(connection, request, answerEnd),
+                        usable -> {
+                            spares.giveBack(connection, usable);
+                            lines.release();
+                        }));
+        made.whenComplete((line, failed) -> lines.release(failed == null ? 0 : 1));
+        // For the next who asks.
+        return within(made, endNanos, () -> made.thenAccept(line -> line.closing().accept(true)));
     }
 
     @Override
@@ -279,7 +276,7 @@ final class LettuceDriver extends Driver {
      */
     @Override
     public long mostBlockMs() {
-        return cluster ? 2_000 : Long.MAX_VALUE;
+        return keepsOne ? Long.MAX_VALUE : 2_000;
     }
 
     @Override
@@ -290,23 +287,6 @@ final class LettuceDriver extends Driver {
     @Override
     public boolean isOutOfReach(Throwable failed) {
         return failed instanceof RedisException && refusal(failed) == null;
-    }
-
-    @Override
-    public RuntimeException failure(String text) {
-        return new RedisException(text);
-    }
-
-    @Override
-    public long resends() {
-        return writtenAgain.get();
-    }
-
-    @Override
-    public String whyNoLinger() {
-        return cluster
-                ? "linger binds a hold to one connection, and in a cluster there is one per node"
-                : null;
     }
 
     /** What the application gave stays open. */

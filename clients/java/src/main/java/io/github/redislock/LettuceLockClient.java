@@ -1,7 +1,7 @@
 package io.github.redislock;
 
+import io.lettuce.core.AbstractRedisClient;
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.cluster.RedisClusterClient;
 
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
@@ -20,30 +20,23 @@ import java.util.function.Supplier;
  */
 public interface LettuceLockClient extends AutoCloseable {
     /**
-     * Connects twice, and subscribes.
+     * Connects twice, and subscribes. At the end of each slice a waiter asks again, for the case
+     * that a message was lost.
+     *
+     * <p>In a cluster a waiter has connections for itself, in slices, as a message would have to
+     * come by a channel of the key's slot. Beyond 32 waiters at once the others ask every 50 ms, at
+     * their places in the queue.
      *
      * @param lettuce stays yours to shut down. It must reconnect by itself, as it does by default
-     * @param options what may be chosen. At the end of each slice a waiter asks again, for the case
-     *     that a message was lost; {@code onLost} is told of no owner
+     * @param options what may be chosen; {@code linger} not in a cluster. {@code onLost} is told of
+     *     no owner
      * @return a client, to be closed
      */
-    static LettuceLockClient connect(RedisClient lettuce, LockOptions options) {
-        LettuceDriver driver = new LettuceDriver(lettuce, options, Integer.MAX_VALUE);
-        return new AsyncClient(new Engine(driver, options, true));
-    }
-
-    /**
-     * Works in a cluster. There a waiter has connections for itself, in slices, as a message would
-     * have to come by a channel of the key's slot. Beyond 32 waiters at once the others ask every
-     * 50 ms, at their places in the queue.
-     *
-     * @param lettuce stays yours to shut down
-     * @param options what may be chosen, but for {@code linger}; {@code onLost} is told of no owner
-     * @return a client, to be closed
-     */
-    static LettuceLockClient connect(RedisClusterClient lettuce, LockOptions options) {
-        LettuceDriver driver = new LettuceDriver(lettuce, options, AsyncClient.MOST_BLOCKED);
-        return new AsyncClient(new Engine(driver, options, false));
+    static LettuceLockClient connect(AbstractRedisClient lettuce, LockOptions options) {
+        boolean told = lettuce instanceof RedisClient;
+        int lines = told ? Integer.MAX_VALUE : AsyncClient.MOST_BLOCKED;
+        return new AsyncClient(
+                new Engine(new LettuceDriver(lettuce, options, lines), options, told));
     }
 
     /**

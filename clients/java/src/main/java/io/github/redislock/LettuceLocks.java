@@ -1,9 +1,7 @@
 package io.github.redislock;
 
-import io.lettuce.core.RedisClient;
-import io.lettuce.core.api.StatefulRedisConnection;
-import io.lettuce.core.cluster.RedisClusterClient;
-import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
+import io.lettuce.core.*;
+import io.lettuce.core.api.StatefulConnection;
 
 import java.time.Duration;
 
@@ -32,52 +30,27 @@ public final class LettuceLocks {
     }
 
     /**
-     * Works with one server, or with the primary that a Sentinel names where the client was made
-     * with a {@code redis-sentinel} URI.
+     * Works with one server, with the primary that a Sentinel names where the client was made with
+     * a {@code redis-sentinel} URI, or in a cluster.
      *
      * @param client stays yours to shut down
-     * @param options what may be chosen
+     * @param options what may be chosen; {@code linger} not in a cluster
      * @return a client, to be closed before {@code client}
      */
-    public static RedisLockClient over(RedisClient client, LockOptions options) {
+    public static RedisLockClient over(AbstractRedisClient client, LockOptions options) {
         return new SyncClient(new LettuceDriver(client, options, Integer.MAX_VALUE), options);
     }
 
     /**
-     * Works in a cluster.
-     *
-     * @param client stays yours to shut down
-     * @param options what may be chosen, but for {@code linger}
-     * @return a client, to be closed before {@code client}
-     */
-    public static RedisLockClient over(RedisClusterClient client, LockOptions options) {
-        return new SyncClient(new LettuceDriver(client, options, Integer.MAX_VALUE), options);
-    }
-
-    /**
-     * Works over one connection and makes no others. So a waiting thread asks every 50 ms, at its
-     * place in the queue. With Sentinel give the client: a primary that is demoted closes nothing,
-     * so this connection would stay with it.
+     * Works over one connection, or over those to a cluster, and makes no others. So a waiting
+     * thread asks every 50 ms, at its place in the queue. With Sentinel give the client: a primary
+     * that is demoted closes nothing, so this connection would stay with it.
      *
      * @param connection stays yours to close
-     * @param options what may be chosen
+     * @param options what may be chosen; {@code linger} not in a cluster
      * @return a client, to be closed before {@code connection}
      */
-    public static RedisLockClient over(
-            StatefulRedisConnection<?, ?> connection, LockOptions options) {
-        return new SyncClient(new LettuceDriver(connection, options), options);
-    }
-
-    /**
-     * Works over the connections to a cluster and makes no others. So a waiting thread asks every
-     * 50 ms, at its place in the queue.
-     *
-     * @param connection stays yours to close
-     * @param options what may be chosen, but for {@code linger}
-     * @return a client, to be closed before {@code connection}
-     */
-    public static RedisLockClient over(
-            StatefulRedisClusterConnection<?, ?> connection, LockOptions options) {
+    public static RedisLockClient over(StatefulConnection<?, ?> connection, LockOptions options) {
         return new SyncClient(new LettuceDriver(connection, options), options);
     }
 }

@@ -20,8 +20,7 @@ final class Listener {
         try {
             listening = listen();
         } catch (RuntimeException failed) {
-            String refusal = engine.refusal(failed);
-            if (refusal == null || engine.kind(failed) == Replies.Kind.FINAL) {
+            if (engine.kind(failed) != Replies.Kind.TEMPORARY) {
                 throw failed;
             }
         }

@@ -42,7 +42,7 @@ public record Once<T>(
      * @param unpack not null
      */
     public Once {
-        Leases.ms(keep);
+        Lease.ms(keep);
     }
 
     /**

@@ -60,12 +60,9 @@ final class OnceRun<T> {
     CompletableFuture<T> begin(Supplier<? extends CompletionStage<? extends T>> make) {
         CompletableFuture<T> future = new CompletableFuture<>();
         isFresh()
-                .thenCompose(fresh -> fresh || future.isDone()
-                        ? Engine.done(old)
-                        : asked(future, make))
-                .whenCompleteAsync((bytes, failed) -> {}, engine.callbacks) // A failure, too.
-                .thenApply(this::opened)
-                .whenComplete(Engine.settle(future));
+                .thenCompose(fresh -> fresh ? Engine.done(old) : asked(future, make))
+                .thenApplyAsync(this::opened, engine.callbacks)
+                .whenCompleteAsync(Engine.settle(future), engine.callbacks); // A failure, too.
         return future;
     }
 
@@ -104,7 +101,7 @@ final class OnceRun<T> {
         return engine.sendAll(List.of(get, new Request("PTTL").key(name)), engine.answerEnd())
                 .handle((replies, failed) -> {
                     if (failed != null) {
-                        if (engine.kind(Engine.cause(failed)) == Replies.Kind.FINAL) {
+                        if (engine.kind(failed) == Replies.Kind.FINAL) {
                             throw Engine.thrown(Engine.cause(failed));
                         }
                         return false;
@@ -120,13 +117,16 @@ final class OnceRun<T> {
     private Acquire acquire(boolean owned) {
         long leftNanos = how.patience().toNanos() - (System.nanoTime() - beganNanos);
         long waitNanos = old == null ? leftNanos : 0;
-        return new Acquire(engine, claim, Leases.RENEWED, null, waitNanos, owned);
+        return new Acquire(engine, claim, Lease.RENEWED, null, waitNanos, owned);
     }
 
     /** Nobody fails because of one, either, unless it will never be made again. */
     private byte[] orOld(Throwable failed) {
         boolean never = failed instanceof Error || failed instanceof UnsupportedOperationException;
-        return old == null || never ? unchecked(failed) : old;
+        if (old == null || never) {
+            throw Engine.thrown(failed);
+        }
+        return old;
     }
 
     /** Its hold is renewed until it is stored or abandoned, whatever becomes of the thread. */
@@ -153,7 +153,7 @@ final class OnceRun<T> {
     /** The old value in place of one that could not be made. */
     private byte[] instead(Throwable failed) {
         if (old == null || failed instanceof Error) {
-            return unchecked(failed);
+            throw Engine.thrown(failed);
         }
         String text = "A new value of " + name + " could not be made: the old one is used";
         Engine.LOG.log(System.Logger.Level.WARNING, text, failed);
@@ -162,11 +162,5 @@ final class OnceRun<T> {
 
     private T opened(byte[] bytes) {
         return how.unpack().apply(bytes);
-    }
-
-    /** As it is, also where it is checked. */
-    @SuppressWarnings("unchecked")
-    private static <R, E extends Throwable> R unchecked(Throwable failed) throws E {
-        throw (E) failed;
     }
 }

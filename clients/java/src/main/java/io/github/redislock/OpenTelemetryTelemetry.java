@@ -14,46 +14,35 @@ import java.util.function.Consumer;
  */
 final class OpenTelemetryTelemetry implements Telemetry {
     private static final String SCOPE = "io.github.redislock";
-    private static final AttributeKey<String> OUTCOME = AttributeKey.stringKey("outcome");
 
     private static Meter meter() {
         return GlobalOpenTelemetry.getMeter(SCOPE);
     }
 
-    private static Span begin(String name, Claim claim) {
-        return GlobalOpenTelemetry.getTracer(SCOPE)
+    @Override
+    public Consumer<String> begins(String name, Claim claim, long fence) {
+        Span span = GlobalOpenTelemetry.getTracer(SCOPE)
                 .spanBuilder(name)
                 .setAttribute("redis_lock.key", claim.title())
                 .startSpan();
-    }
-
-    private static void end(String name, Span span, long startNanos, Attributes attributes) {
-        span.end();
-        meter().histogramBuilder(name)
-                .setUnit("s")
-                .build()
-                .record((System.nanoTime() - startNanos) / 1e9, attributes);
-    }
-
-    @Override
-    public Consumer<String> waits(Claim claim) {
-        Span span = begin("redis_lock.wait", claim);
+        if (fence > 0) {
+            span.setAttribute("redis_lock.fence", fence);
+        }
         long startNanos = System.nanoTime();
         return outcome -> {
-            span.setAttribute(OUTCOME, outcome);
-            end("redis_lock.wait", span, startNanos, Attributes.of(OUTCOME, outcome));
+            Attributes attributes = outcome.isEmpty()
+                    ? Attributes.empty()
+                    : Attributes.of(AttributeKey.stringKey("outcome"), outcome);
+            span.setAllAttributes(attributes).end();
+            meter().histogramBuilder(name)
+                    .setUnit("s")
+                    .build()
+                    .record((System.nanoTime() - startNanos) / 1e9, attributes);
         };
     }
 
     @Override
-    public Runnable holds(Claim claim, long fence) {
-        Span span = begin("redis_lock.hold", claim).setAttribute("redis_lock.fence", fence);
-        long startNanos = System.nanoTime();
-        return () -> end("redis_lock.hold", span, startNanos, Attributes.empty());
-    }
-
-    @Override
-    public void lost(Claim claim) {
+    public void lost() {
         meter().counterBuilder("redis_lock.lost").build().add(1);
     }
 }

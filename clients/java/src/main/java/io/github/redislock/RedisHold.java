@@ -54,13 +54,6 @@ public interface RedisHold extends AutoCloseable {
     boolean renew(Duration ttl);
 
     /**
-     * How much of the lease is left by the client's clock, if nobody renews it.
-     *
-     * @return zero when it is over
-     */
-    Duration remaining();
-
-    /**
      * Has the server run one command only if this is held now, in one step; see {@link
      * RedisLock#exec}.
      *
@@ -77,11 +70,14 @@ public interface RedisHold extends AutoCloseable {
      *
      * @throws IllegalMonitorStateException when it was lost before
      */
-    void release();
+    default void release() {
+        release(Duration.ZERO);
+    }
 
     /**
      * Gives it back, but not before a time after its grant, by the server's clock: until then
-     * nobody else has it. A lease that ends earlier ends it earlier.
+     * nobody else has it. A lease that ends earlier ends it earlier. In a {@link
+     * RedisLockClient#runOnce} the longer time counts.
      *
      * @param atLeast how long it is held at least, counted from its grant. No renewal changes that
      *     moment
@@ -107,7 +103,5 @@ public interface RedisHold extends AutoCloseable {
      * more, and the client tries it again for two minutes.
      */
     @Override
-    default void close() {
-        release();
-    }
+    void close();
 }

@@ -125,7 +125,7 @@ public interface RedisLockClient extends AutoCloseable {
 
     /**
      * Stops the watchdog and closes the connections. What is still held is not released: it ends
-     * with its lease. A waiter gives up its place and gets an exception of the driver.
+     * with its lease. A waiter gives up its place and gets an {@link IllegalStateException}.
      */
     @Override
     void close();

@@ -28,6 +28,9 @@ final class Request {
     /** How soon the hold ends with its connection; below 0 where it is bound to none. */
     long lingerMs = -1;
 
+    /** Is run when the library sends it again by itself, where that can be seen. */
+    Runnable whenResent = () -> {};
+
     Request(String command) {
         this.command = command;
     }

@@ -17,7 +17,6 @@ final class Spares<C> {
     private record Idle<C>(C connection, long sinceNanos) {}
 
     private final Deque<Idle<C>> idle = new ConcurrentLinkedDeque<>();
-    private final Set<C> used = new HashSet<>();
     private final Predicate<C> isOpen;
     private final Consumer<C> ending;
     private boolean closed;
@@ -39,21 +38,9 @@ final class Spares<C> {
         return null;
     }
 
-    /** It is in use from now on. False where all were closed, and this one with them. */
-    boolean use(C connection) {
-        synchronized (this) {
-            if (!closed) {
-                return used.add(connection);
-            }
-        }
-        ending.accept(connection);
-        return false;
-    }
-
     /** Ends its use, and keeps it for the next if it is usable. */
     void giveBack(C connection, boolean usable) {
         synchronized (this) {
-            used.remove(connection);
             if (usable && !closed && idle.size() < MOST_IDLE) {
                 idle.offerFirst(new Idle<>(connection, System.nanoTime()));
                 return;
@@ -68,14 +55,11 @@ final class Spares<C> {
         }
     }
 
-    /** Ends those in use, too. */
+    /** Those in use end when they are given back. */
     void close() {
-        List<C> all;
         synchronized (this) {
             closed = true;
-            all = List.copyOf(used);
         }
         endIdle();
-        all.forEach(ending);
     }
 }

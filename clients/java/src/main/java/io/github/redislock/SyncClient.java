@@ -67,8 +67,9 @@ final class SyncClient implements RedisLockClient {
     @Override
     public boolean runOnce(
             String name, Duration lockAtMostFor, Duration lockAtLeastFor, Consumer<RedisHold> job) {
-        long mostMs = Leases.mostMs(lockAtMostFor, lockAtLeastFor);
-        SyncHold held = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE)).takeAtOnce(mostMs);
+        long mostMs = Lease.jobMs(lockAtMostFor, lockAtLeastFor);
+        SyncLock lock = new SyncLock(this, Claim.one(name, Mode.EXCLUSIVE));
+        SyncHold held = SyncLock.uninterrupted(() -> lock.handedOut(0, mostMs, false));
         if (held == null) {
             return false;
         }
@@ -81,22 +82,8 @@ final class SyncClient implements RedisLockClient {
         return true;
     }
 
-    /** A new hold of the calling thread, or the reader's that was converted; null in vain. */
-    Hold acquire(Claim claim, Hold reader, long leaseMs, long waitNanos, boolean interruptible)
-            throws InterruptedException {
-        refuseClosed();
-        return new Acquire(engine, claim, leaseMs, reader, waitNanos, true).await(interruptible);
-    }
-
-    private void refuseClosed() {
-        if (engine.closed) {
-            throw new IllegalStateException("the client is closed");
-        }
-    }
-
     /** What the calling thread holds, by the client's own clock; null when nothing. */
     Hold mine(String name) {
-        refuseClosed();
         Hold hold = holds.get(new Key(name, Thread.currentThread()));
         if (hold != null && hold.isEnded()) {
             engine.keeper.lose(hold, Keeper.ENDED); // Unless the clock was quicker.

@@ -33,12 +33,7 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
 
     @Override
     public boolean renew(Duration ttl) {
-        return Engine.join(() -> keeper.set(hold, Leases.ms(ttl)));
-    }
-
-    @Override
-    public Duration remaining() {
-        return isHeld() ? Duration.ofNanos(Math.max(0, hold.lease.leftNanos())) : Duration.ZERO;
+        return Engine.join(() -> keeper.set(hold, Lease.ms(ttl)));
     }
 
     @Override
@@ -52,19 +47,14 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
     }
 
     @Override
-    public void release() {
-        released(() -> keeper.release(hold, hold.leastMs));
-    }
-
-    @Override
     public void release(Duration atLeast) {
-        long leastMs = Leases.leastMs(atLeast);
+        long leastMs = Math.max(Lease.leastMs(atLeast), hold.leastMs);
         released(() -> keeper.release(hold, leastMs));
     }
 
     @Override
     public void releaseIn(Duration rest) {
-        long restMs = Leases.ms(rest);
+        long restMs = Lease.ms(rest);
         released(() -> keeper.releaseIn(hold, restMs));
     }
 

@@ -3,7 +3,6 @@ package io.github.redislock;
 import io.github.redislock.Claim.Mode;
 
 import java.time.Duration;
-import java.util.Locale;
 import java.util.concurrent.*;
 
 /** A view of one key, of several, or of permits. What a thread holds is the client's to know. */
@@ -11,41 +10,38 @@ record SyncLock(SyncClient client, Claim claim)
         implements RedisLock, RedisMultiLock, RedisSemaphore {
     @Override
     public void lock(long lease, TimeUnit unit) {
-        uninterrupted(() -> locked(Long.MAX_VALUE, Leases.ms(lease, unit), false));
+        uninterrupted(() -> locked(Long.MAX_VALUE, Lease.ms(lease, unit), false));
     }
 
     @Override
     public boolean tryLock() {
-        return uninterrupted(() -> locked(0, Leases.RENEWED, false));
+        return uninterrupted(() -> locked(0, Lease.RENEWED, false));
     }
 
     @Override
     public boolean tryLock(long time, long lease, TimeUnit unit) throws InterruptedException {
-        long leaseMs = Leases.ms(lease, unit);
-        refuseInterrupted();
+        long leaseMs = Lease.ms(lease, unit);
+        if (Thread.interrupted()) { // A nested one asks nobody who would notice.
+            throw new InterruptedException("before asking for " + claim.title());
+        }
         return locked(unit.toNanos(time), leaseMs, true);
     }
 
     @Override
     public RedisHold tryAcquire() {
-        return takeAtOnce(Leases.RENEWED);
-    }
-
-    SyncHold takeAtOnce(long leaseMs) {
-        return uninterrupted(() -> handedOut(0, leaseMs, false));
+        return uninterrupted(() -> handedOut(0, Lease.RENEWED, false));
     }
 
     @Override
     public RedisHold tryAcquire(long time, long lease, TimeUnit unit) throws InterruptedException {
-        long leaseMs = Leases.ms(lease, unit);
-        refuseInterrupted();
-        return handedOut(unit.toNanos(time), leaseMs, true);
+        return handedOut(unit.toNanos(time), Lease.ms(lease, unit), true);
     }
 
     /** A new hold that belongs to no thread, or null. */
-    private SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
+    SyncHold handedOut(long waitNanos, long leaseMs, boolean interruptible)
             throws InterruptedException {
-        Hold hold = client.acquire(claim, null, leaseMs, waitNanos, interruptible);
+        Hold hold = new Acquire(client.engine, claim, leaseMs, null, waitNanos, true)
+                .await(interruptible);
         if (hold == null) {
             return null;
         }
@@ -54,13 +50,7 @@ record SyncLock(SyncClient client, Claim claim)
         return new SyncHold(client.engine.keeper, hold);
     }
 
-    private void refuseInterrupted() throws InterruptedException {
-        if (Thread.interrupted()) {
-            throw new InterruptedException("before asking for " + claim.title());
-        }
-    }
-
-    private static <T> T uninterrupted(Callable<T> action) {
+    static <T> T uninterrupted(Callable<T> action) {
         try {
             return action.call();
         } catch (Exception failed) {
@@ -86,9 +76,9 @@ record SyncLock(SyncClient client, Claim claim)
         convert(reader, true);
         try {
             // The clock releases what it ends before that, so it is asked for anew.
-            boolean converts = reader != null && !reader.isOver();
-            taken = client.acquire(
-                    claim, converts ? reader : null, leaseMs, waitNanos, interruptible);
+            Hold converted = reader == null || reader.isOver() ? null : reader;
+            taken = new Acquire(client.engine, claim, leaseMs, converted, waitNanos, true)
+                    .await(interruptible);
         } finally {
             convert(reader, false);
         }
@@ -111,21 +101,15 @@ record SyncLock(SyncClient client, Claim claim)
 
     /** The last write lock goes and read locks stay: one step on the server. False when lost. */
     private boolean becomeReader(Hold hold) {
-        convert(hold, true);
-        try {
-            return Engine.join(() -> client.engine.keeper.restoreReader(hold, Keeper.GONE));
-        } finally {
-            convert(hold, false);
-        }
+        return Engine.join(() -> hold.inTurn(
+                () -> client.engine.keeper.restoreReader(hold, Keeper.GONE)));
     }
 
     /** The thread may hold only by this what it asks for by it: it would wait for itself. */
     private void refuseOverlap() {
         for (String name : claim.names()) {
             Hold hold = client.mine(name);
-            if (hold != null
-                    && (hold.claim.several() || claim.several())
-                    && !hold.claim.equals(claim)) {
+            if (hold != null && !isOf(hold)) {
                 throw new IllegalStateException("this thread holds "
                         + hold.claim.title()
                         + " already, and would wait for itself: unlock that first");
@@ -135,21 +119,18 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public void unlock(Duration atLeast) {
-        long leastMs = Leases.leastMs(atLeast);
+        long leastMs = Lease.leastMs(atLeast);
         Hold hold = held();
         if (hold.count(claim.mode()) > 1 || (claim.mode() == Mode.SHARED && hold.exclusive > 0)) {
             hold.add(claim.mode(), -1);
         } else if (claim.mode() == Mode.EXCLUSIVE && hold.shared > 0) {
             downgrade(hold);
         } else {
-            try {
-                if (!Engine.join(() -> client.engine.keeper.release(hold, leastMs))) {
-                    throw Replies.notHeld(claim);
-                }
-            } finally {
-                if (hold.isOver()) { // Otherwise it can be tried again.
-                    client.forget(hold);
-                }
+            // One that throws can be tried again.
+            boolean held = Engine.join(() -> client.engine.keeper.release(hold, leastMs));
+            client.forget(hold);
+            if (!held) {
+                throw Replies.notHeld(claim);
             }
         }
     }
@@ -172,7 +153,7 @@ record SyncLock(SyncClient client, Claim claim)
     @Override
     public boolean renew(Duration ttl) {
         Hold hold = held();
-        return Engine.join(() -> client.engine.keeper.set(hold, Leases.ms(ttl)));
+        return Engine.join(() -> client.engine.keeper.set(hold, Lease.ms(ttl)));
     }
 
     @Override
@@ -201,10 +182,9 @@ record SyncLock(SyncClient client, Claim claim)
 
     @Override
     public boolean isLocked() {
-        String mine = claim.mode().name().toLowerCase(Locale.ROOT);
         return Engine.join(() -> client.engine
                 .info(getName(), "mode")
-                .thenApply(mine::equals)
+                .thenApply(mode -> claim.mode().name().equalsIgnoreCase(String.valueOf(mode)))
                 // An old client may hold it, in its own way.
                 .exceptionallyCompose(failed -> client.engine.isError(failed, "WRONGTYPE")
                         ? Engine.done(true)
@@ -226,12 +206,9 @@ record SyncLock(SyncClient client, Claim claim)
     public boolean forceUnlock() {
         Hold hold = client.mine(getName());
         boolean held = Replies.isOne(asked("DEL"));
-        if (hold != null) {
-            hold.end(true);
+        if (hold != null) { // And the others, where it is on several.
+            Engine.join(() -> client.engine.keeper.releaseAtLast(hold));
             client.forget(hold);
-            if (hold.claim.several()) {
-                Engine.join(() -> client.engine.giveUp(hold.claim, hold.token, 0));
-            }
         }
         return held;
     }
@@ -253,9 +230,12 @@ record SyncLock(SyncClient client, Claim claim)
     /** The calling thread's hold on just this; null when it has none. */
     private Hold mine() {
         Hold hold = client.mine(claim.name());
-        boolean same = hold != null
-                && (claim.several() ? hold.claim.equals(claim) : !hold.claim.several());
-        return same ? hold : null;
+        return hold != null && isOf(hold) ? hold : null;
+    }
+
+    /** Whether it is a hold on just this. One on one key may be a reader's or a writer's. */
+    private boolean isOf(Hold hold) {
+        return hold.claim.equals(claim) || !hold.claim.several() && !claim.several();
     }
 
     private Hold held() {

@@ -12,11 +12,15 @@ import java.util.concurrent.Semaphore;
  * others ask again and again, at their places in the queue.
  */
 class UnifiedJedisDriver extends JedisReplies {
+    /** Half of the pool that Jedis has by default. */
+    static final int WAITERS = 4;
+
     private final UnifiedJedis jedis;
     private final Semaphore waiters;
 
     UnifiedJedisDriver(UnifiedJedis jedis, int waiters) {
-        super(true);
+        // Its pool closes a connection that is idle for a minute.
+        super(true, false);
         this.jedis = jedis;
         this.waiters = new Semaphore(waiters, true);
     }
@@ -44,13 +48,6 @@ class UnifiedJedisDriver extends JedisReplies {
         return Engine.done(new Line(
                 (request, answerEnd) -> done(() -> execute(request, answerEnd)),
                 usable -> waiters.release()));
-    }
-
-    /** Its pool closes a connection that is idle for a minute, and would end what is bound to it. */
-    @Override
-    public String whyNoLinger() {
-        return "linger binds a hold to a connection, and those of a UnifiedJedis come and go: use"
-                + " RedisLockClient.connect, a JedisPool or Lettuce";
     }
 
     /** The client stays its owner's to close. */

@@ -51,9 +51,9 @@ class CoreTest {
 
     @Test
     void aTtlCountsFromTheSendingLessTheDrift() {
-        Lease lease = new Lease(() -> 5_000 * MS, -1);
-        lease.begin(5_000 * MS, 5_000 * MS, 200_000);
-        Lease.Sent sent = lease.sends(100_000);
+        Lease lease = new Lease(() -> 5_000 * MS, -1, 5_000 * MS);
+        lease.begin(5_000 * MS, 200_000);
+        long sent = lease.sends(100_000);
         assertEquals(98_998 * MS, lease.leftNanos(), "it is shorter, answer or not");
         assertTrue(lease.answered(sent));
         lease.answered(lease.sends(200_000));

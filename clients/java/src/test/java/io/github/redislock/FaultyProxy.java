@@ -151,6 +151,7 @@ final class FaultyProxy implements AutoCloseable {
                 open.add(carried);
                 start(() -> carryReplies(carried));
                 carryCommands(carried);
+                Thread.sleep(10 * replyDelayMs); // What comes by another connection comes sooner.
             }
         }
     }

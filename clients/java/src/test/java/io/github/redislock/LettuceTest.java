@@ -178,7 +178,7 @@ class LettuceTest extends ServerTest {
         Eventually.isTrue("it connects", gate::hasQueuedThreads);
         mine.close();
         gate.release();
-        assertThrows(RedisException.class, () -> Other.result(waiting));
+        assertThrows(IllegalStateException.class, () -> Other.result(waiting));
         assertEquals(0, server.waiting("a"));
     }
 

@@ -171,7 +171,11 @@ class RedisReadWriteLockTest extends ServerTest {
         other.does(() -> lock.readLock().lock());
         long fence = other.does(() -> lock.readLock().fence());
         List<String> readers = server.holders("a");
-        Future<Void> writing = awaitWaiter(() -> lock.writeLock().lockInterruptibly());
+        Other.Action upgrade = () -> lock.writeLock().lockInterruptibly();
+        proxy.replyDelayMs = 50;
+        interrupt(awaitWaiter(upgrade));
+        assertEquals(0, server.waiting("a"), "its place would keep other readers out");
+        Future<Void> writing = awaitWaiter(upgrade);
         readers.stream()
                 .filter(token -> !token.equals("stranger"))
                 .forEach(token -> server.ask("LOCK.RELEASE", "a", token));

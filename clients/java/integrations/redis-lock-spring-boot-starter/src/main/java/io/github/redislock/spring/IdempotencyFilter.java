@@ -7,6 +7,7 @@ import jakarta.servlet.*;
 import jakarta.servlet.http.*;
 
 import org.springframework.http.HttpHeaders;
+import org.springframework.util.StringUtils;
 import org.springframework.web.filter.OncePerRequestFilter;
 import org.springframework.web.util.ContentCachingResponseWrapper;
 
@@ -44,14 +45,11 @@ public class IdempotencyFilter extends OncePerRequestFilter {
             HttpHeaders.LOCATION);
 
     private final RedisLockClient locks;
-    private Duration keep = Duration.ofDays(1);
-    private Duration patience = Duration.ZERO;
+    private Once<byte[]> how = Once.bytes()
+            .withKeep(Duration.ofDays(1))
+            .withEarly(Duration.ZERO)
+            .withPatience(Duration.ZERO);
     private int limit = 1 << 20;
-
-    /** An answer that is sent and not kept. */
-    private static final class NotKeptException extends Exception {
-        private static final long serialVersionUID = 1;
-    }
 
     /**
      * Makes one.
@@ -68,7 +66,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
      * @param keep a day by default
      */
     public void setKeep(Duration keep) {
-        this.keep = keep;
+        how = how.withKeep(keep);
     }
 
     /**
@@ -77,7 +75,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
      * @param patience none by default
      */
     public void setPatience(Duration patience) {
-        this.patience = patience;
+        how = how.withPatience(patience);
     }
 
     /**
@@ -111,33 +109,26 @@ public class IdempotencyFilter extends OncePerRequestFilter {
     protected void doFilterInternal(
             HttpServletRequest request, HttpServletResponse response, FilterChain chain)
             throws ServletException, IOException {
-        String type = String.valueOf(request.getContentType()).toLowerCase(Locale.ROOT);
-        boolean parsed = type.startsWith("multipart/") || type.startsWith("application/x-www-form");
-        byte[] body = parsed
-                ? form(request, type)
-                : request.getInputStream().readNBytes(limit + 1);
+        List<Object> words = new ArrayList<>(Arrays.asList(
+                request.getMethod(), request.getRequestURI(), request.getQueryString()));
+        addParsed(request, words);
+        byte[] body = request.getInputStream().readNBytes(limit + 1);
         if (body.length > limit) {
             problem(response, 413, "The body is too long.");
             return;
         }
-        HttpServletRequest again =
-                new Repeatable(request, parsed ? request.getInputStream() : new Body(body));
-        byte[] mark = digest(
-                request.getMethod(), request.getRequestURI(), request.getQueryString(), body);
+        words.add(body);
+        byte[] mark = digest(words.toArray());
         // What a client has chosen is no part of the name: its braces would say the slot.
         byte[] key = digest(caller(request), request.getHeader(HEADER));
-        Once<byte[]> how = Once.bytes()
-                .withKeep(keep)
-                .withEarly(Duration.ZERO)
-                .withPatience(patience);
         ContentCachingResponseWrapper first = new ContentCachingResponseWrapper(response);
         boolean[] answered = {false};
         try {
             byte[] stored = locks.once("idempotency:" + HexFormat.of().formatHex(key), how, () -> {
-                chain.doFilter(again, first);
+                chain.doFilter(new Repeatable(request, body), first);
                 answered[0] = true;
                 if (first.getStatus() >= 500) {
-                    throw new NotKeptException();
+                    throw new ServletException("the next request with this key runs");
                 }
                 return packed(mark, first);
             });
@@ -146,13 +137,13 @@ public class IdempotencyFilter extends OncePerRequestFilter {
             }
         } catch (TimeoutException inProgress) {
             problem(response, 409, "A request with this Idempotency-Key is being answered.");
-        } catch (NotKeptException sent) {
-            // The next request with this key runs.
         } catch (ServletException | IOException | RuntimeException failed) {
             if (!answered[0]) {
                 throw failed;
             }
-            logger.warn("An answer is not kept for its Idempotency-Key", failed);
+            if (first.getStatus() < 500) {
+                logger.warn("An answer is not kept for its Idempotency-Key", failed);
+            }
         } catch (Exception interrupted) {
             Thread.currentThread().interrupt();
             throw new ServletException(interrupted);
@@ -162,21 +153,17 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         }
     }
 
-    /** What the container has parsed, as it can be read only once otherwise. */
-    private static byte[] form(HttpServletRequest request, String type)
+    /** A form, which the container parses and which then leaves no body. */
+    private static void addParsed(HttpServletRequest request, List<Object> words)
             throws ServletException, IOException {
-        List<Object> words = new ArrayList<>();
-        request.getParameterMap().forEach((name, values) -> {
-            words.add(name);
-            words.add(Arrays.toString(values));
-        });
-        if (type.startsWith("multipart/")) {
+        request.getParameterMap().forEach((name, values) ->
+                Collections.addAll(words, name, Arrays.toString(values)));
+        if (StringUtils.startsWithIgnoreCase(request.getContentType(), "multipart/")) {
             for (Part part : request.getParts()) {
-                words.add(part.getName() + "\n" + part.getSubmittedFileName());
-                words.add(part.getInputStream().readAllBytes());
+                byte[] content = part.getInputStream().readAllBytes();
+                Collections.addAll(words, part.getName(), part.getSubmittedFileName(), content);
             }
         }
-        return digest(words.toArray());
     }
 
     private static byte[] packed(byte[] mark, ContentCachingResponseWrapper answer)
@@ -224,7 +211,7 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         response.setStatus(status);
         response.setContentType("application/problem+json");
         response.getOutputStream()
-                .write(bytes("{\"status\": " + status + ", \"title\": \"" + title + "\"}"));
+                .print("{\"status\": " + status + ", \"title\": \"" + title + "\"}");
     }
 
     private static byte[] bytes(String text) {
@@ -246,13 +233,13 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         }
     }
 
-    /** A request whose body was read, or that the container has parsed. */
+    /** A request whose body was read. It is answered in its thread. */
     private static final class Repeatable extends HttpServletRequestWrapper {
         private final ServletInputStream body;
 
-        Repeatable(HttpServletRequest request, ServletInputStream body) {
+        Repeatable(HttpServletRequest request, byte[] body) {
             super(request);
-            this.body = body;
+            this.body = stream(new ByteArrayInputStream(body));
         }
 
         @Override
@@ -273,31 +260,27 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         }
     }
 
-    private static final class Body extends ServletInputStream {
-        private final ByteArrayInputStream bytes;
+    private static ServletInputStream stream(ByteArrayInputStream bytes) {
+        return new ServletInputStream() {
+            @Override
+            public int read() {
+                return bytes.read();
+            }
 
-        Body(byte[] bytes) {
-            this.bytes = new ByteArrayInputStream(bytes);
-        }
+            @Override
+            public boolean isFinished() {
+                return bytes.available() == 0;
+            }
 
-        @Override
-        public int read() {
-            return bytes.read();
-        }
+            @Override
+            public boolean isReady() {
+                return true;
+            }
 
-        @Override
-        public boolean isFinished() {
-            return bytes.available() == 0;
-        }
-
-        @Override
-        public boolean isReady() {
-            return true;
-        }
-
-        @Override
-        public void setReadListener(ReadListener listener) {
-            throw new IllegalStateException("the request is not asynchronous");
-        }
+            @Override
+            public void setReadListener(ReadListener listener) {
+                throw new IllegalStateException("the request is not asynchronous");
+            }
+        };
     }
 }

@@ -9,24 +9,17 @@ import org.springframework.data.redis.connection.jedis.JedisConnectionFactory;
 import redis.clients.jedis.*;
 import redis.clients.jedis.util.Pool;
 
-import java.time.Duration;
 import java.util.Collection;
 import java.util.Set;
 import java.util.stream.Collectors;
 
 /** Connections by Jedis, with classes that all of its versions from 5 to 8 have. */
 @SuppressWarnings("deprecation")
-record JedisConnections(JedisConnectionFactory factory, LockOptions options, Duration answer) {
-    /** Threads that wait at once in a cluster, each with a connection in hand. */
-    private static final int WAITERS = 1_000;
-
+record JedisConnections(JedisConnectionFactory factory, LockOptions options) {
     private static final int CLUSTER_ATTEMPTS = 5;
 
     static RedisLockConnection like(RedisConnectionFactory factory, LockOptions options) {
-        // A renewal without an answer after a third of the ttl must be tried again.
-        Duration answer = Duration.ofMillis(Math.min(2_000, options.ttl().toMillis() / 3));
-        JedisConnections like =
-                new JedisConnections((JedisConnectionFactory) factory, options, answer);
+        JedisConnections like = new JedisConnections((JedisConnectionFactory) factory, options);
         RedisClusterConfiguration cluster = like.factory.getClusterConfiguration();
         RedisSentinelConfiguration sentinel = like.factory.getSentinelConfiguration();
         if (cluster != null) {
@@ -48,33 +41,26 @@ record JedisConnections(JedisConnectionFactory factory, LockOptions options, Dur
         return new JedisSentinelPool(
                 servers.getMaster().getName(),
                 addresses(servers.getSentinels()),
-                new JedisPoolConfig(),
                 config(servers.getUsername(), servers.getPassword(), servers.getDatabase()),
                 config(servers.getSentinelUsername(), servers.getSentinelPassword(), 0));
     }
 
     private RedisLockConnection cluster(RedisClusterConfiguration servers) {
-        ConnectionPoolConfig unbound = new ConnectionPoolConfig();
-        // A bound would have unlock() wait for a connection that a waiter has.
-        unbound.setMaxTotal(-1);
         JedisCluster cluster = new JedisCluster(
                 addresses(servers.getClusterNodes()),
                 config(servers.getUsername(), servers.getPassword(), 0),
                 CLUSTER_ATTEMPTS,
-                options.reconnect().plus(answer),
-                unbound);
-        return new RedisLockConnection(JedisLocks.over(cluster, WAITERS, options), cluster::close);
+                options.reconnect().plusSeconds(2)); // And the time of an answer.
+        return new RedisLockConnection(JedisLocks.over(cluster, options), cluster::close);
     }
 
     private JedisClientConfig config(String user, RedisPassword password, int database) {
         JedisClientConfiguration client = factory.getClientConfiguration();
-        int answerMs = Math.toIntExact(answer.toMillis());
+        // A renewal without an answer after a third of the ttl must be tried again.
+        int answerMs = (int) Math.min(2_000, options.ttl().toMillis() / 3);
         DefaultJedisClientConfig.Builder builder = DefaultJedisClientConfig.builder()
                 .connectionTimeoutMillis(answerMs)
                 .socketTimeoutMillis(answerMs)
-                // Above every BLOCK that is sent.
-                .blockingSocketTimeoutMillis(
-                        Math.toIntExact(options.slice().plus(answer).toMillis()))
                 .user(user)
                 .password(password.map(String::new).orElse(null))
                 .database(database)

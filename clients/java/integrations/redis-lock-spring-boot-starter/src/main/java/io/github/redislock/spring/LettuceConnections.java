@@ -2,9 +2,6 @@ package io.github.redislock.spring;
 
 import io.github.redislock.*;
 
-import io.lettuce.core.RedisClient;
-import io.lettuce.core.cluster.RedisClusterClient;
-
 import org.springframework.beans.DirectFieldAccessor;
 import org.springframework.data.redis.connection.*;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
@@ -21,10 +18,7 @@ final class LettuceConnections {
         own.afterPropertiesSet();
         try {
             own.start(); // Unless it has done so by itself.
-            Object client = own.getRequiredNativeClient();
-            RedisLockClient locks = client instanceof RedisClusterClient cluster
-                    ? LettuceLocks.over(cluster, options)
-                    : LettuceLocks.over((RedisClient) client, options);
+            RedisLockClient locks = LettuceLocks.over(own.getRequiredNativeClient(), options);
             return new RedisLockConnection(locks, own::destroy);
         } catch (RuntimeException failed) {
             own.destroy();

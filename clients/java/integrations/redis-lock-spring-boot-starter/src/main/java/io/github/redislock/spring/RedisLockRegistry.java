@@ -83,9 +83,7 @@ public final class RedisLockRegistry
     @Override
     public void renewLock(Object lockKey) {
         RedisRegistryLock lock = obtain(lockKey);
-        if (!(lock.isRenewed() ? lock.check() : lock.renew(ttl))) {
-            throw lost(lock);
-        }
+        refuseLost(lock, lock.isRenewed() ? lock.check() : lock.renew(ttl));
     }
 
     /**
@@ -100,13 +98,13 @@ public final class RedisLockRegistry
     @Override
     public void renewLock(Object lockKey, Duration ttl) {
         RedisRegistryLock lock = obtain(lockKey);
-        if (!lock.renew(ttl)) {
-            throw lost(lock);
-        }
+        refuseLost(lock, lock.renew(ttl));
     }
 
-    private static IllegalStateException lost(RedisRegistryLock lock) {
-        return new IllegalStateException(lock.getKey() + " cannot be renewed: it was lost");
+    private static void refuseLost(RedisRegistryLock lock, boolean held) {
+        if (!held) {
+            throw new IllegalStateException(lock.getKey() + " cannot be renewed: it was lost");
+        }
     }
 
     /**

@@ -149,11 +149,6 @@ public class RedisRegistryLock implements Lock {
         return lock.getName();
     }
 
-    @Override
-    public String toString() {
-        return "RedisRegistryLock[" + getKey() + "]";
-    }
-
     /** Asks the server whether the calling thread holds it. */
     boolean check() {
         return lock.check();
@@ -215,14 +210,12 @@ public class RedisRegistryLock implements Lock {
 
     /** An interrupt counts nothing, so it is tried again. */
     private boolean lockAgain(long ttlMs) {
-        boolean interrupted = Thread.interrupted();
         try {
             return lock.tryLock(0, ttlMs, TimeUnit.MILLISECONDS);
         } catch (InterruptedException flag) {
-            interrupted = true;
-            return lockAgain(ttlMs);
-        } finally {
-            if (interrupted) {
+            try {
+                return lockAgain(ttlMs);
+            } finally {
                 Thread.currentThread().interrupt();
             }
         }
