@@ -241,7 +241,7 @@ record SyncLock(SyncClient client, Claim claim)
     private Hold held() {
         Hold hold = mine();
         if (hold == null || hold.count(claim.mode()) == 0) {
-            throw Replies.notHeld(claim);
+            throw client.engine.closed ? Engine.closed() : Replies.notHeld(claim);
         }
         return hold;
     }
