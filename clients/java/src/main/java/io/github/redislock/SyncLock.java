@@ -207,8 +207,8 @@ record SyncLock(SyncClient client, Claim claim)
         Hold hold = client.mine(getName());
         boolean held = Replies.isOne(asked("DEL"));
         if (hold != null) { // And the others, where it is on several.
-            Engine.join(() -> client.engine.keeper.releaseAtLast(hold));
             client.forget(hold);
+            Engine.join(() -> client.engine.keeper.releaseAtLast(hold));
         }
         return held;
     }
