@@ -2,6 +2,7 @@ package io.github.redislock;
 
 import io.lettuce.core.*;
 import io.lettuce.core.api.StatefulConnection;
+import io.lettuce.core.sentinel.api.StatefulRedisSentinelConnection;
 
 import java.time.Duration;
 
@@ -51,6 +52,9 @@ public final class LettuceLocks {
      * @return a client, to be closed before {@code connection}
      */
     public static RedisLockClient over(StatefulConnection<?, ?> connection, LockOptions options) {
+        if (connection instanceof StatefulRedisSentinelConnection) {
+            throw new IllegalArgumentException("a Sentinel has no locks: give the client");
+        }
         return new SyncClient(new LettuceDriver(connection, options), options);
     }
 }

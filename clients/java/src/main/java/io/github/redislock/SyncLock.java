@@ -207,8 +207,8 @@ record SyncLock(SyncClient client, Claim claim)
         Hold hold = client.mine(getName());
         boolean held = Replies.isOne(asked("DEL"));
         if (hold != null) { // And the others, where it is on several.
-            Engine.join(() -> client.engine.keeper.releaseAtLast(hold));
             client.forget(hold);
+            Engine.join(() -> client.engine.keeper.releaseAtLast(hold));
         }
         return held;
     }
@@ -241,7 +241,7 @@ record SyncLock(SyncClient client, Claim claim)
     private Hold held() {
         Hold hold = mine();
         if (hold == null || hold.count(claim.mode()) == 0) {
-            throw Replies.notHeld(claim);
+            throw client.engine.closed ? Engine.closed() : Replies.notHeld(claim);
         }
         return hold;
     }

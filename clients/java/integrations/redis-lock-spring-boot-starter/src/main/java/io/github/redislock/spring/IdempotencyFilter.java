@@ -7,7 +7,6 @@ import jakarta.servlet.*;
 import jakarta.servlet.http.*;
 
 import org.springframework.http.HttpHeaders;
-import org.springframework.util.StringUtils;
 import org.springframework.web.filter.OncePerRequestFilter;
 import org.springframework.web.util.ContentCachingResponseWrapper;
 
@@ -111,13 +110,21 @@ public class IdempotencyFilter extends OncePerRequestFilter {
             throws ServletException, IOException {
         List<Object> words = new ArrayList<>(Arrays.asList(
                 request.getMethod(), request.getRequestURI(), request.getQueryString()));
-        addParsed(request, words);
+        String type = String.valueOf(request.getContentType()).toLowerCase(Locale.ROOT);
+        boolean multipart = type.startsWith("multipart/");
+        if (multipart) {
+            addParts(request, words);
+        } else if (type.startsWith("application/x-www-form")) { // Others may have a wrong query.
+            request.getParameterMap().forEach((name, values) ->
+                    Collections.addAll(words, name, Arrays.toString(values)));
+        }
         byte[] body = request.getInputStream().readNBytes(limit + 1);
         if (body.length > limit) {
             problem(response, 413, "The body is too long.");
             return;
         }
-        words.add(body);
+        // Behind the last part the container has left what had not come yet.
+        words.add(multipart ? "" : body);
         byte[] mark = digest(words.toArray());
         // What a client has chosen is no part of the name: its braces would say the slot.
         byte[] key = digest(caller(request), request.getHeader(HEADER));
@@ -153,16 +160,12 @@ public class IdempotencyFilter extends OncePerRequestFilter {
         }
     }
 
-    /** A form, which the container parses and which then leaves no body. */
-    private static void addParsed(HttpServletRequest request, List<Object> words)
+    /** What the container parses, and then leaves no body of. */
+    private static void addParts(HttpServletRequest request, List<Object> words)
             throws ServletException, IOException {
-        request.getParameterMap().forEach((name, values) ->
-                Collections.addAll(words, name, Arrays.toString(values)));
-        if (StringUtils.startsWithIgnoreCase(request.getContentType(), "multipart/")) {
-            for (Part part : request.getParts()) {
-                byte[] content = part.getInputStream().readAllBytes();
-                Collections.addAll(words, part.getName(), part.getSubmittedFileName(), content);
-            }
+        for (Part part : request.getParts()) {
+            byte[] content = part.getInputStream().readAllBytes();
+            Collections.addAll(words, part.getName(), part.getSubmittedFileName(), content);
         }
     }
 

@@ -149,6 +149,11 @@ public class RedisRegistryLock implements Lock {
         return lock.getName();
     }
 
+    @Override
+    public String toString() {
+        return "RedisRegistryLock[" + getKey() + "]";
+    }
+
     /** Asks the server whether the calling thread holds it. */
     boolean check() {
         return lock.check();
