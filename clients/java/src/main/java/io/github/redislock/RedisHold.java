@@ -54,6 +54,13 @@ public interface RedisHold extends AutoCloseable {
     boolean renew(Duration ttl);
 
     /**
+     * How much of the lease is left by the client's clock, if nobody renews it.
+     *
+     * @return zero when it is over
+     */
+    Duration remaining();
+
+    /**
      * Has the server run one command only if this is held now, in one step; see {@link
      * RedisLock#exec}.
      *

@@ -37,6 +37,11 @@ record SyncHold(Keeper keeper, Hold hold) implements RedisHold {
     }
 
     @Override
+    public Duration remaining() {
+        return isHeld() ? Duration.ofNanos(Math.max(0, hold.lease.leftNanos())) : Duration.ZERO;
+    }
+
+    @Override
     public Object exec(String command, Object... arguments) {
         return Engine.join(() -> keeper.exec(hold, command, arguments));
     }

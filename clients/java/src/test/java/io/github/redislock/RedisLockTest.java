@@ -160,6 +160,7 @@ class RedisLockTest extends ServerTest {
         awaitLost();
         awaitLost();
         assertFalse(lock.isHeldByCurrentThread() || hold.isHeld() || hold.renew(MINUTE));
+        assertEquals(Duration.ZERO, hold.remaining());
         awaitFree("a");
         lock.lock();
         server.ask("DEL", "a");
