@@ -105,7 +105,7 @@ type attempt struct {
 	*Hold
 	wait     time.Duration
 	from     *Hold // the hold that the token has already; nil: none
-	converts bool  // that hold is of the other mode. No place is kept: a release that gives it up would end that hold
+	converts bool  // that hold is of the other mode
 	left     bool  // the server may have a hold or a place of ours that only we would end
 	outrun   bool  // the last request that was sent has no answer: the server may execute it after the next one
 	broken   bool  // a connection has broken
@@ -168,7 +168,7 @@ func (l *Lock) acquire(ctx context.Context, wait time.Duration) (_ *Hold, err er
 func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, err error) {
 	class := ClassOf(reply)
 	again = a.wait >= time.Millisecond
-	kept := again && a.lock.Grace > 0 && !a.converts // a place was asked for
+	kept := again && a.keeps() // a place was asked for
 	a.outrun = class == Unheard && (a.outrun || !notSent(reply.Err))
 	a.left = a.left || a.outrun || kept && class != Final && class != Unheard
 	switch {
@@ -188,6 +188,10 @@ func (a *attempt) judge(ctx context.Context, reply driver.Reply) (again bool, er
 	}
 	return again && class != Final, reply.Err
 }
+
+// keeps tells whether a wait has a place that outlives its connection. That of a conversion has none: a release that gives it up would end
+// the hold that the token has.
+func (a *attempt) keeps() bool { return a.lock.Grace > 0 && !a.converts }
 
 // ask sends the acquire once, waiting in the server as long as there is time and a slice. If it waits in vain, the server keeps its
 // place for the grace. There is a hold if there is a fence.
@@ -212,7 +216,7 @@ func (a *attempt) ask(ctx context.Context) driver.Reply {
 		}
 		wait = max(wait, time.Millisecond) // BLOCK 0 would be for ever
 		command.Args = append(command.Args, "BLOCK", wait.Milliseconds())
-		if a.lock.Grace > 0 && !a.converts {
+		if a.keeps() {
 			command.Args = append(command.Args, "KEEP", max(a.lock.Grace.Milliseconds(), 1))
 		}
 	}

@@ -19,13 +19,20 @@ export class WaitingRoom {
 
   /** Joins the line, and calls this, perhaps again, while a connection is free for the caller. Returns what leaves the line. */
   enter(call: () => void): () => void {
-    const callFirst = () => [...this.#line].slice(0, this.limit).forEach((call) => call());
     this.#line.add(call);
-    callFirst();
+    this.#callFirst();
     return () => {
       this.#line.delete(call);
-      callFirst();
+      this.#callFirst();
     };
+  }
+
+  #callFirst(): void {
+    let free = this.limit;
+    for (const call of this.#line) {
+      if (free-- <= 0) return;
+      call();
+    }
   }
 
   /**

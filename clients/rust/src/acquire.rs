@@ -386,7 +386,7 @@ impl<D: Driver> Engine<D> {
                     let end = until(Instant::now(), self.options.reach(Duration::MAX));
                     let effort = self.effort(attempt.ttl, end);
                     self.release(attempt.place, effort).await?;
-                    // What is left of it after that is not this attempt's.
+                    // This attempt has left nothing any more.
                     attempt.is_uncertain = false;
                 }
                 Verdict::Queued => {}

@@ -24,7 +24,7 @@ pub(crate) trait Driver:
 {
     /// Connections to one server.
     type Peer: Send + Sync;
-    /// What the peers of a client share.
+    /// Shared by all peers of a client.
     type Hub: Clone + Send + Sync;
     /// What work in the background needs, as a call of the client finds it.
     type Runtime: Clone + Send + Sync;

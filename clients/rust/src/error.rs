@@ -46,7 +46,7 @@ pub enum Error {
     NoRuntime,
 }
 
-/// What the server or the fallback lacks, and what to do about it.
+/// Says which feature the server or the fallback lacks, and what to do about it.
 fn missing(error: &RedisError) -> String {
     match error.detail().unwrap_or("this") {
         what if error.code().is_none() => format!(

@@ -128,7 +128,7 @@ class Attempt:
     # Return whether it was available in time. It ends the span of the wait.
     def run(self, seen: Span) -> Steps[bool]:
         lock, driver = self._lock, self._driver
-        falls_back = yield from lock._retrying(self.patience, lock._falls_back)
+        falls_back = lock.fallback and (yield from lock._retrying(self.patience, lock._falls_back))
         if not self.is_own:
             self.before = yield from lock._retrying(self.patience, self._held_before)
         try:
